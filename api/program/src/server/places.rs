@@ -110,7 +110,7 @@ struct Namespace {
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     id: u64,
-    turn: u64,
+    turn: (Rank, u64),
     since: Instant,
     for_own: bool,
 }
@@ -126,13 +126,13 @@ impl Namespace {
     /// The first holder that makes room, of those up to this rank.
     fn first(&self, last: Rank, except: Option<u64>) -> Option<Candidate> {
         let mut holders = self.order.range(..=(last, u64::MAX));
-        let ((_, turn), (id, since)) = holders.find(|(_, (id, _))| Some(*id) != except)?;
+        let (turn, (id, since)) = holders.find(|(_, (id, _))| Some(*id) != except)?;
         Some(Candidate { id: *id, turn: *turn, since: *since, for_own: false })
     }
 }
 
 /// The candidate of the group that holds most, of those that hold so much at least. Of groups that hold the same, the own one comes
-/// first, and then that of the oldest candidate.
+/// first, and then that of the candidate with the first rank, and of these of the oldest.
 fn heaviest(least: usize, groups: impl Iterator<Item = (usize, bool, Option<Candidate>)>) -> Option<Candidate> {
     let groups = groups.filter_map(|(weight, is_own, first)| Some((weight, is_own, first?)));
     let groups = groups.filter(|(weight, is_own, _)| *is_own || *weight >= least);
@@ -317,6 +317,19 @@ mod tests {
         places.rank(2, Rank::Known, now);
         places.rank(3, Rank::Fixed, now);
         assert_eq!(places.room(&party(1, "a"), None, 3, now), Room::Rejected);
+    }
+
+    #[test]
+    fn of_parties_that_hold_as_much_strangers_make_room_first() {
+        let (mut places, now) = places(Size::of(4), &[(2, "", 1), (3, "", 1), (4, "", 1), (5, "", 1)]);
+        places.rank(3, Rank::Served, now);
+        places.rank(2, Rank::Known, now);
+        for expected in [1, 4, 2, 3] {
+            assert_eq!(places.room(&party(1, ""), None, 1, now), evicts(expected, false));
+            places.leave(expected);
+            let id = places.enter(party(6, ""), 1, (), now);
+            places.rank(id, Rank::Fixed, now);
+        }
     }
 
     #[test]
