@@ -14,9 +14,10 @@ use axum::response::Response;
 use kube::core::admission::Operation;
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
 
-use crate::limits::{Overload, Waited};
+use crate::limits::Waited;
 use crate::pod::refusal::Reason;
 use crate::serve::{MUTATE_PATH, POD_PATH, VALIDATE_PATH};
+use crate::unreviewed::Overload;
 
 /// Upper bounds of durations in seconds: most reviews take less than the first, followers wait up to 1 s for their leader, and
 /// API servers wait 5 s for an answer.

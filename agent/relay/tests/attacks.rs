@@ -27,9 +27,13 @@ async fn closed(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> Result<()> 
 
 /// Connects from another address than the agents, and says nothing.
 async fn silent(relay: &TestRelay, address: u8) -> Result<TcpStream> {
+    silent_to(relay.agents, address).await
+}
+
+async fn silent_to(port: SocketAddr, address: u8) -> Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.bind(SocketAddr::from(([127, 0, 1, address], 0)))?;
-    Ok(socket.connect(relay.agents).await?)
+    Ok(socket.connect(port).await?)
 }
 
 #[tokio::test]
@@ -48,6 +52,26 @@ async fn silent_connections_of_many_addresses_keep_no_agent_out() -> Result<()> 
         closed(stream).await?;
     }
     assert!(relay.metric(&refused("unauthenticated")).await? > 0, "the oldest have made room");
+    Ok(())
+}
+
+#[tokio::test]
+async fn endless_handshakes_of_many_addresses_keep_no_controller_out() -> Result<()> {
+    let (relay, space) = (TestRelay::start(&[]).await?, Space::new("attack-controllers").await?);
+    let mut silent_ones = Vec::new();
+    for address in 1..=5 {
+        for number in 0..UNAUTHENTICATED_OF_ADDRESS {
+            let mut stream = silent_to(relay.controllers, address).await?;
+            stream.write_all(if number % 2 == 0 { b"" } else { &[0x16, 3, 1] }).await?;
+            silent_ones.push(stream);
+        }
+    }
+    let mut controller = TestController::dial(&relay).await?;
+    let _agent = TestAgent::connect(&relay, &space.agent_token("a").await?, "train").await?;
+    controller.hello().await?;
+    for stream in &mut silent_ones {
+        closed(stream).await?;
+    }
     Ok(())
 }
 

@@ -29,7 +29,8 @@ use super::domains::Domains;
 use super::leaders::{Leaders, Placed};
 use super::placement::Follower;
 use super::refusal::{Obstacle, ReadError, Refusal};
-use super::seats::Seats;
+use crate::party;
+use crate::places::Places;
 
 /// Longest wait for a leader to be placed. With a read of the leader's node it stays below 5 s.
 pub const LONGEST_WAIT: Duration = Duration::from_millis(1500);
@@ -39,7 +40,8 @@ const READ_LIMIT: Duration = Duration::from_secs(1);
 const WATCH_LIMIT: u32 = 10;
 /// Longest pause before leaders are listed again, after a watch has failed.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// Number of followers that wait at the same time. One that gets no seat is refused without a wait.
+/// Number of followers that wait at the same time: Pods of one namespace, which may name Jobs that do not exist, do not take the
+/// places of all others. One that gets none is refused without a wait.
 const SEATS: usize = 256;
 
 /// What is known of leaders and of the nodes that they are on.
@@ -49,7 +51,7 @@ pub struct Lookup(Arc<Inner>);
 struct Inner {
     client: Client,
     wait: Duration,
-    seats: Seats,
+    seats: Arc<Places>,
     leaders: watch::Sender<Leaders>,
     domains: Mutex<Domains>,
 }
@@ -60,7 +62,7 @@ impl Lookup {
         Self(Arc::new(Inner {
             client,
             wait: wait.min(LONGEST_WAIT),
-            seats: Seats::new(SEATS),
+            seats: Places::new(SEATS),
             leaders: watch::Sender::new(Leaders::default()),
             domains: Mutex::default(),
         }))
@@ -138,7 +140,7 @@ impl Lookup {
         if let Some(Ok(leader)) = known(&leaders.borrow()) {
             return Ok(leader);
         }
-        if let Some(_seat) = self.0.seats.take(follower.job.namespace()) {
+        if let Some(_seat) = self.0.seats.take_now(party::of_namespace(follower.job.namespace())) {
             let waits = |leader: Result<Placed, Obstacle>| leader.is_err_and(|why| why.may_pass_soon());
             let settled = leaders.wait_for(|leaders| known(leaders).is_some_and(|leader| !waits(leader)));
             // What it has come to shows below.

@@ -18,7 +18,6 @@ pub mod leaders;
 pub mod lookup;
 pub mod placement;
 pub mod refusal;
-mod seats;
 
 use placement::Role;
 use refusal::Refusal;

@@ -35,6 +35,7 @@ mod process;
 mod refusals;
 mod rotation;
 mod server;
+mod strangers;
 mod tables;
 mod topology_keys;
 mod turns;
