@@ -9,7 +9,7 @@ use jobset_stream::message::GroupState;
 
 use super::cluster::SimulatedCluster;
 use super::scenario::key;
-use crate::proof::{CheckResult, Property, RuleMutation, Violation};
+use crate::proof::{CheckResult, RuleMutation, Violation, check_report};
 use crate::{DeskOutput, GroupSnapshot};
 
 /// One in so many lives that restart in place has agents that know a relay.
@@ -140,12 +140,8 @@ impl SimulatedCluster {
 
     fn note_report(&mut self, report: &StreamReport) -> CheckResult {
         let StreamReport { pod, pod_uid, epoch, .. } = report;
-        let synced = self.api.synced();
         self.trace(|| format!("stream: the leader hears that {pod} reports {epoch}"));
-        if *epoch > synced + 1 {
-            let message = format!("{pod} reports {epoch} over the stream, and the synced epoch is {synced}");
-            return Err(Violation::new(Property::Barrier, message));
-        }
+        check_report(pod, *epoch, self.api.synced())?;
         if let Some(slot) = self.network.slots.get(pod_uid).cloned() {
             self.truth.reported(slot, *epoch);
         }
