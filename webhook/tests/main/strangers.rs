@@ -19,6 +19,7 @@ use crate::client::{JSON, request};
 use crate::server::{LIMIT, Server, review, with};
 
 const API_SERVER: Ipv4Addr = Ipv4Addr::LOCALHOST;
+const OTHER_API_SERVER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 3);
 const STRANGER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 type Sender = SendRequest<Full<Bytes>>;
@@ -58,11 +59,12 @@ async fn endless_handshakes_of_many_addresses_keep_no_api_server_out() {
         silent.push(stream);
     }
     is_answered(&mut api_server).await;
-    server.is_unharmed().await;
+    is_answered(&mut kept(&server, OTHER_API_SERVER).await).await;
     for stream in &mut silent[..usize::from(2 * PLACES)] {
         until_closed(stream).await;
     }
     is_answered(&mut api_server).await;
+    drop(silent);
     server.stop().await;
 }
 
