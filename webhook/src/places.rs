@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn namespace_alone_takes_half_of_places_and_next_half_of_rest() {
+    fn namespace_alone_takes_half_and_next_half_of_rest() {
         let places = Places::new(256);
         let take = |namespace| std::iter::from_fn(|| places.take_now(party(namespace))).collect::<Vec<_>>();
         let [flood, next, last] = ["flood", "next", "last"].map(take);
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn place_that_was_given_to_one_that_gives_up_goes_to_next() {
+    async fn place_of_one_that_gives_up_goes_to_next() {
         let places = Places::new(1);
         let held = places.take(party("a")).await;
         let [mut first, mut second] = ["b", "c"].map(|namespace| Box::pin(places.take(party(namespace))));

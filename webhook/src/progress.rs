@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn evicted_connection_waits_for_reviews_and_stopping_one_for_all_requests() {
+    fn evicted_connection_waits_for_reviews_stopping_one_for_all_requests() {
         let (limits, start) = (limits(), Instant::now());
         let mut progress = Progress::new(start);
         let deadlines = |progress: &Progress| {

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn computation_that_has_begun_keeps_its_place_when_its_client_gives_up() {
+    async fn computation_whose_client_gives_up_keeps_its_place() {
         let computing = computing();
         let ((begins, begun), (end, ends)) = (oneshot::channel(), mpsc::channel::<()>());
         let turn = turn(&computing).await;
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_waits_for_its_place_is_not_computed_when_its_client_gives_up() {
+    async fn waiting_computation_whose_client_gives_up_never_begins() {
         let (computing, computed) = (computing(), Arc::new(AtomicUsize::new(0)));
         let count = || {
             let computed = Arc::clone(&computed);
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn panic_of_a_computation_frees_its_place_and_reaches_its_handler() {
+    async fn panic_of_computation_frees_place_and_reaches_handler() {
         let computing = computing();
         let turn = turn(&computing).await;
         let panicked = tokio::spawn(async move { turn.compute(|_| panic!("out of range")).await }).await;

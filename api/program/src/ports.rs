@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_ends_with_its_life_even_if_the_answer_never_comes() {
+    fn connection_without_answer_ends_with_its_life() {
         let (address, stop) = served_with(Times { head: LATE, life: SOON }, None);
         assert_eq!(answer(send(address, "GET /slow HTTP/1.1\r\nhost: test\r\n\r\n")), "");
         stop.cancel();
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_that_is_too_large_or_never_ends_is_refused() {
+    fn large_or_endless_head_is_refused() {
         let (address, stop) = served();
         let large = answer(send(address, &format!("GET / HTTP/1.1\r\nx: {}", "x".repeat(HEAD_SIZE))));
         assert!(large.starts_with("HTTP/1.1 431") || large.is_empty(), "{large}");

@@ -9,7 +9,7 @@ use rstest::rstest;
 use super::shared::{assert_in_place, start};
 
 #[tokio::test]
-async fn worker_exits_non_zero_group_restarts_in_place_and_keeps_empty_dir() -> Result<()> {
+async fn group_whose_worker_fails_restarts_and_keeps_empty_dir() -> Result<()> {
     let (group, before) = start("exits-non-zero", STORY_1, |workload| workload.of_shape(1, 2)).await?;
     for worker in before.values() {
         let path = format!("/write?name=checkpoint&text={}", worker.uid);

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_gave_up_waiting_is_passed_over_and_frees_nothing() {
+    fn one_that_gave_up_is_passed_over_and_frees_nothing() {
         let (mut queue, tickets) = queue(1, &[(API_SERVER, "a"), (API_SERVER, "a"), (API_SERVER, "b")]);
         assert_eq!(queue.next(), Some(0));
         queue.leave(&tickets[1]);

@@ -98,7 +98,7 @@ async fn unreadable_secrets_leave_bundles_trusting_served_certificate() -> Resul
 }
 
 #[tokio::test]
-async fn new_ca_keeps_lead_time_across_restart_and_good_certificate_stays() -> Result<()> {
+async fn new_ca_keeps_lead_time_and_good_certificate_across_restart() -> Result<()> {
     let mut plane = Plane::start().await?;
     let replicas = [plane.admission().await?];
     let (before, first) = (plane.material().await?, noted(&plane, |_| true).await?);

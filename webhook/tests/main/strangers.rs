@@ -69,7 +69,7 @@ async fn endless_handshakes_of_many_addresses_keep_no_api_server_out() {
 }
 
 #[tokio::test]
-async fn address_that_holds_all_places_makes_room_for_an_api_server() {
+async fn address_with_all_places_makes_room_for_api_server() {
     const PLACES: usize = 20;
     let server = Server::with(&["--max-connections=20", "--idle-timeout=1h"]).await;
     let mut api_server = vec![kept(&server, API_SERVER).await];

@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn served_holder_makes_room_for_others_only_and_fixed_for_nobody() {
+    fn served_holder_makes_room_for_others_fixed_for_nobody() {
         let (mut places, now) = places(Size::of(4), &[(1, "", 1), (1, "", 1), (1, "", 1), (1, "", 1)]);
         (1..=4).for_each(|id| places.rank(id, Rank::Served, now));
         assert_eq!(places.room(&party(1, ""), None, 1, now), Room::Rejected);

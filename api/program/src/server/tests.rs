@@ -104,7 +104,7 @@ async fn connections_beyond_places_wait_and_are_served_in_order() {
 }
 
 #[tokio::test]
-async fn connections_that_have_given_up_their_places_leave_them_to_others() {
+async fn connections_that_gave_up_leave_their_places_to_others() {
     let (address, mut served) = start(1, [LATE, LATE], false, false).await;
     let mut clients = Vec::new();
     for client in 1..=5 {
