@@ -1,4 +1,4 @@
-//! Restarts over the agent stream, on a cluster of its own: the chart has it switched on, and its relays go and come back.
+//! Restarts over the agent stream, on a cluster of its own: it is what a default installation has. Its relays go and come back.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ const RESTARTS: u64 = 3;
 #[tokio::test]
 async fn groups_restart_over_stream_and_without_relay_by_watch() -> Result<()> {
     let cluster = Cluster::builder().audit_log().cluster(2).await?;
-    install::install_with_stream(&cluster, binaries().await?).await?;
+    install::install(&cluster, binaries().await?).await?;
     let mut groups = Vec::new();
     for shape in ["Sidecar", "Supervisor"] {
         let namespace = format!("stream-{}", shape.to_lowercase());
