@@ -15,6 +15,7 @@ mod last_words;
 mod monitoring;
 mod namespace;
 mod no_webhook;
+mod policies;
 mod restart;
 pub(crate) mod shared;
 mod stream;
