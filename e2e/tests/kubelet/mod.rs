@@ -18,6 +18,7 @@ mod no_webhook;
 mod policies;
 mod restart;
 pub(crate) mod shared;
+mod skew;
 mod stream;
 mod success;
 mod supervised;

@@ -53,6 +53,11 @@ impl Groups {
         Ok(Self(groups))
     }
 
+    /// Takes more groups in.
+    pub(super) fn join(&mut self, more: Self) {
+        self.0.extend(more.0);
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &Group> {
         self.0.iter().map(|(group, _)| group)
     }
