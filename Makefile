@@ -105,8 +105,13 @@ test: tools ##* Everything: lints, unit tests, and the tests on a real API serve
 	@$(STOPWATCH) 'Debian packages' $(E2E) deps --install
 	@$(STOPWATCH) 'build of the Go programs' $(E2E) programs
 	@$(STOPWATCH) 'build of the Go suites' $(DEBUG)/conformance --build
+	@$(MAKE) --no-print-directory older
 	@$(MAKE) --no-print-directory run-tests
 	@$(STOPWATCH) --print
+
+.PHONY: older
+older: build ## Builds the programs of the commit that those of now have to work with; JOBSET_OLDER names another commit or tag.
+	@$(STOPWATCH) 'build of the older programs' $(E2E) older
 
 # Tests on kubelets wait for a third of their time; unit tests, which nothing hurries, get what is left. Tests on control planes come
 # afterwards: beside others they miss their limits. With Go's default, half of an API server's CPU seconds here are garbage collection.

@@ -33,18 +33,17 @@ pub struct Gates {
     /// resources of a Job that it resumes. The API server needs its own feature gate MutablePodResourcesForSuspendedJobs,
     /// which is on by default since Kubernetes 1.36.
     pub mutable_pod_resources_for_suspended_job_sets: bool,
-    /// `AgentStream`: restarts in place over the stream between the agents and the controller. Off, which is the default:
-    /// the controller connects to no relay, and all agents watch their JobSet.
+    /// `AgentStream`: restarts in place over the stream between the agents and the controller. Off: the controller connects
+    /// to no relay, and all agents watch their JobSet. The gate is not in the Go JobSet. A controller that has no certificates
+    /// for relays, as one that was installed by hand, works as with the gate off.
     pub agent_stream: bool,
 }
 
-/// Which gates of the Go JobSet `AllAlpha` or `AllBeta` switches. `AgentStream` is not in the Go JobSet and not among them: it needs
-/// relays, which a configuration of the Go JobSet does not bring.
+/// Which gates `AllAlpha` or `AllBeta` switches.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Alpha,
     Beta,
-    Own,
 }
 
 /// Name, stage and field of a gate.
@@ -60,7 +59,7 @@ const GATES: [Gate; 8] = [
     ("MutablePodResourcesForSuspendedJobSets", Stage::Alpha, |gates| {
         &mut gates.mutable_pod_resources_for_suspended_job_sets
     }),
-    ("AgentStream", Stage::Own, |gates| &mut gates.agent_stream),
+    ("AgentStream", Stage::Beta, |gates| &mut gates.agent_stream),
 ];
 
 impl Default for Gates {
@@ -73,7 +72,7 @@ impl Default for Gates {
             execution_attempts_tracking: false,
             job_set_active_deadline_seconds: false,
             mutable_pod_resources_for_suspended_job_sets: false,
-            agent_stream: false,
+            agent_stream: true,
         }
     }
 }
@@ -164,7 +163,7 @@ mod tests {
     #[case("RestartJob=false", Gates { restart_job: false, ..Gates::default() })]
     #[case("ElasticJobSet=false", Gates { elastic_job_set: false, ..Gates::default() })]
     #[case("TLSOptions=false", Gates { tls_options: false, ..Gates::default() })]
-    #[case("AgentStream=true", Gates { agent_stream: true, ..Gates::default() })]
+    #[case("AgentStream=false", Gates { agent_stream: false, ..Gates::default() })]
     #[case("ExecutionAttemptsTracking=true", Gates { execution_attempts_tracking: true, ..Gates::default() })]
     #[case("JobSetActiveDeadlineSeconds=true", Gates { job_set_active_deadline_seconds: true, ..Gates::default() })]
     #[case(
@@ -180,7 +179,8 @@ mod tests {
             ..Gates::default()
         }
     )]
-    #[case("AllBeta=false", Gates { tls_options: false, ..Gates::default() })]
+    #[case("AllBeta=false", Gates { tls_options: false, agent_stream: false, ..Gates::default() })]
+    #[case("AllBeta=false,AgentStream=true", Gates { tls_options: false, ..Gates::default() })]
     #[case(
         "RestartJob=true,AllAlpha=false",
         Gates { in_place_restart: false, elastic_job_set: false, ..Gates::default() }

@@ -56,6 +56,6 @@ pub use policy::{
     StartupPolicyOrder, SuccessPolicy,
 };
 pub use restart_backoff::{EffectiveBackoff, RestartBackoff};
-pub use status::{JobSetStatus, RecentRestart, ReplicatedJobStatus};
+pub use status::{JobSetStatus, LaterFields, RecentRestart, ReplicatedJobStatus};
 pub use syntax::{is_dns1123_label, is_dns1123_subdomain};
 pub use volume::{RetentionPolicy, VolumeClaimPolicy, VolumeRetentionPolicy};

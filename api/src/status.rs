@@ -1,11 +1,17 @@
 //! The observed state of a JobSet. Only the controller writes it. The agents read `deprecatedEpoch` and `syncedEpoch`.
 
+use std::collections::BTreeMap;
+
 use jobset_protocol::epoch::GroupEpochs;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{RestartStrategy, conditions};
+
+/// Fields that this release does not know, by name. The API server keeps those alone that the CustomResourceDefinition has.
+pub type LaterFields = BTreeMap<String, Value>;
 
 /// The observed state of the JobSet. Only the controller writes it. The agents in the Pods read deprecatedEpoch and
 /// syncedEpoch. It is also the write-ahead log of the controller: the controller first counts a
@@ -130,6 +136,10 @@ pub struct JobSetStatus {
     /// agents of the Go JobSet read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_in_place_restart_attempt: Option<i32>,
+    /// Fields of a later release, which come back as they are: a controller that is rolled back and forth again loses nothing.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub later: LaterFields,
 }
 
 /// One restart of the whole group.
@@ -164,6 +174,10 @@ pub struct RecentRestart {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 256))]
     pub message: String,
+    /// Fields of a later release, which come back as they are.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub later: LaterFields,
 }
 
 /// Number of Jobs of one replicatedJob by state, as the Go JobSet counts them. A finished Job is only in succeeded or
@@ -213,6 +227,10 @@ pub struct ReplicatedJobStatus {
     /// fields; they are of no use to users.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub synced_parallelism: i32,
+    /// Fields of a later release, which come back as they are.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub later: LaterFields,
 }
 
 impl JobSetStatus {

@@ -59,6 +59,8 @@ struct Case {
     #[serde(default = "configured")]
     admission: Option<bool>,
     relay_ca: Option<bool>,
+    /// NetworkPolicies; none if the user may not read them.
+    policies: Option<Vec<ObjectPatch>>,
 }
 
 #[derive(Deserialize)]
@@ -177,6 +179,7 @@ impl Case {
             denied: self.denied.iter().map(|(account, requests)| (account.clone(), denied(requests))).collect(),
             admission: self.admission,
             relay_ca: self.relay_ca,
+            policies: self.policies.as_ref().map(|policies| templates.all("policy", policies)),
             now,
         }
     }

@@ -227,9 +227,10 @@ pub struct ClientArgs {
 #[derive(Clone, Debug, clap::Args)]
 pub struct StreamArgs {
     /// Folder with the certificate by which relays and agents know the controller: tls.crt, tls.key, and the CA of the relays in
-    /// ca.crt. Only with the feature gate AgentStream.
-    #[arg(long, default_value = "/var/run/jobset-stream", value_name = "DIR")]
-    pub stream_cert_dir: PathBuf,
+    /// ca.crt. Without this flag, /var/run/jobset-stream; if there is no such folder, all agents watch the API server. Only with
+    /// the feature gate AgentStream.
+    #[arg(long, value_name = "DIR")]
+    pub stream_cert_dir: Option<PathBuf>,
 
     /// Service of the relays, in the namespace of the Lease. The leader connects to all of its ready endpoints. Only with the
     /// feature gate AgentStream.
@@ -240,6 +241,17 @@ pub struct StreamArgs {
     /// the feature gate AgentStream.
     #[arg(long, value_name = "HOST:PORT")]
     pub relay_address: Vec<String>,
+}
+
+/// The folder of the certificate, unless `--stream-cert-dir` names another one.
+const STREAM_CERT_DIR: &str = "/var/run/jobset-stream";
+
+impl StreamArgs {
+    /// The folder that must have a certificate: the one that was named, or the usual one if it exists.
+    pub fn certificates(&self) -> Option<PathBuf> {
+        let usual = || Some(PathBuf::from(STREAM_CERT_DIR)).filter(|folder| folder.exists());
+        self.stream_cert_dir.clone().or_else(usual)
+    }
 }
 
 #[cfg(test)]

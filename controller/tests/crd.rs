@@ -1,9 +1,13 @@
 //! A controller on an API server whose CustomResourceDefinition is not that of its build.
 
 use anyhow::Result;
+use jobset_api::JobSet;
 use jobset_harness::install;
+use kube::Api;
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
+use serde_json::json;
 
-use crate::fixture::Vacant;
+use crate::fixture::{Vacant, in_place};
 use crate::jobsets::{group, jobset};
 
 #[tokio::test]
@@ -34,5 +38,36 @@ async fn stale_crd_is_named_with_dropped_fields_nothing_is_done() -> Result<()> 
                  status.jobsReady: apply that of this version";
     assert!(log.contains(named), "{log}");
     assert_eq!(fixture.jobsets().get("train").await?.status, None);
+    fixture.plane.stop().await
+}
+
+/// After a rollback of the controller alone, the CustomResourceDefinition is that of the later release, and so are statuses.
+#[tokio::test]
+async fn status_fields_of_a_later_release_survive_writes_of_this_one() -> Result<()> {
+    let vacant = Vacant::start().await?;
+    let status = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties";
+    let fields = [status, &format!("{status}/replicatedJobsStatus/items/properties")]
+        .map(|path| json!({"op": "add", "path": format!("{path}/later"), "value": {"type": "integer"}}));
+    let patch = ["patch", "crd", "jobsets.jobset.x-k8s.io", "--type=json", "-p", &json!(fields).to_string()];
+    install::kubectl(vacant.plane(), &patch).await?;
+    let fixture = vacant.start_controller(&[])?;
+    fixture.create(in_place("train", 1, 9)).await?;
+    let pod = fixture.pods("train", 1, "0").await?.remove(0);
+    fixture.report(&pod, "1").await?;
+    let before = fixture.in_epoch("train", (1, 0, 0, 0)).await?;
+
+    let mut counts = serde_json::to_value(&before.replicated_jobs_status)?;
+    counts[0]["later"] = json!(7);
+    let patch = Patch::Merge(json!({"status": {"later": 5, "replicatedJobsStatus": counts}}));
+    fixture.jobsets().patch_status("train", &PatchParams::default(), &patch).await?;
+    fixture.report(&pod, "2").await?;
+    fixture.in_epoch("train", (2, 1, 1, 1)).await?;
+    let api = Api::<DynamicObject>::namespaced_with(
+        fixture.client.clone(),
+        &fixture.namespace,
+        &ApiResource::erase::<JobSet>(&()),
+    );
+    let status = &api.get("train").await?.data["status"];
+    assert_eq!((&status["later"], &status["replicatedJobsStatus"][0]["later"]), (&json!(5), &json!(7)), "{status}");
     fixture.plane.stop().await
 }

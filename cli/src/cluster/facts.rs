@@ -26,7 +26,7 @@ impl Cluster {
     pub async fn facts(&self, name: &str) -> Result<Facts, Error> {
         let jobset = self.jobset(name).await?.into();
         let (jobs, pods) = tokio::join!(self.jobs(name), self.pods(name));
-        let own = Facts { jobset, jobs: jobs?, pods: pods?, ..Facts::default() };
+        let own = Facts { jobset, jobs: jobs?, pods: pods?, now: Timestamp::now(), ..Facts::default() };
         let around = self.surroundings(name, &own.needs()).await;
         Ok(Facts { jobset: own.jobset, jobs: own.jobs, pods: own.pods, ..around })
     }
@@ -43,9 +43,10 @@ impl Cluster {
         if needs.occupants {
             facts.occupants = self.occupants(name).await;
         }
-        if needs.relay_ca {
+        if needs.stream {
             let api: Api<ConfigMap> = self.api();
             facts.relay_ca = api.get_metadata_opt(RELAY_CONFIG_MAP).await.ok().map(|found| found.is_some());
+            facts.policies = all(&self.api(), &ListParams::default(), "list NetworkPolicies").await.ok();
         }
         for account in &needs.accounts {
             if let Some(denied) = self.denied(account).await {

@@ -57,7 +57,7 @@ pub(super) fn waiting(facts: &Facts, tree: &JobSetTree) -> Vec<Finding> {
     if missing > 0 {
         details.push(format!("not created yet: {missing}"));
     }
-    details.extend(stream::behind(epochs, barrier.expected));
+    details.extend(stream::behind(epochs));
     let left = barrier.expected - i64::try_from(barrier.reported).unwrap_or(i64::MAX);
     if left <= 0 && crash_loop::waits_until(facts).is_some() {
         return Vec::new();
@@ -71,6 +71,10 @@ pub(super) fn waiting(facts: &Facts, tree: &JobSetTree) -> Vec<Finding> {
         _ if at(PodBarrier::Unreported).is_empty() && missing <= 0 => format!(
             "Their containers restart, which takes some seconds. If the restart does not end, run `{}`.",
             facts.kubectl("describe pod POD")
+        ),
+        _ if !facts.has_silent_agents() => format!(
+            "Findings above, if any, say why these Pods are late. Events of the Jobs say more: `{}`.",
+            facts.kubectl(&format!("describe jobs -l {}={}", labels::JOBSET_NAME, facts.jobset.name_any()))
         ),
         _ => format!(
             "The findings above say why these Pods are late. For a Pod that runs but does not report, run `{}`; its \

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use jobset_api::{JobSet, conditions};
 use jobset_objects::{PartialJob, PartialNode, PartialPod};
 use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
-use super::problem::{self, ProblemKind};
+use super::problem::{self, PodProblem, ProblemKind};
 use crate::leader::Leader;
 use crate::status::Epochs;
 
@@ -37,6 +38,8 @@ pub struct Facts {
     /// Whether the namespace has the ConfigMap by which agents know the relays of the stream; none if the user may not read it, or
     /// the agents do not use the stream.
     pub relay_ca: Option<bool>,
+    /// The NetworkPolicies of the namespace; none if the user may not read them, or the agents do not use the stream.
+    pub policies: Option<Vec<NetworkPolicy>>,
     /// When the objects were read.
     pub now: Timestamp,
 }
@@ -48,8 +51,8 @@ pub struct FactNeeds {
     pub nodes: bool,
     /// The Pods of other Jobs: a leader of exclusive placement cannot be scheduled.
     pub occupants: bool,
-    /// Whether the namespace knows the relays of the stream, over which the agents report.
-    pub relay_ca: bool,
+    /// What stands between agents and relays: the agents report over the stream.
+    pub stream: bool,
     /// What the ServiceAccounts of these names may do: their agents have not reported.
     pub accounts: BTreeSet<String>,
 }
@@ -65,21 +68,31 @@ impl Facts {
         self.kubectl(&format!("jobset restarts {}", self.jobset.name_any()))
     }
 
+    /// The problems of Pods, each with its Pod.
+    pub(super) fn problems(&self) -> impl Iterator<Item = (&PartialPod, PodProblem)> {
+        let epochs = Epochs::of(&self.jobset);
+        self.pods.iter().filter_map(move |pod| Some((&**pod, problem::of(pod, epochs, self.now)?)))
+    }
+
     /// What the explanation has to know beside the JobSet's own objects.
     pub fn needs(&self) -> FactNeeds {
         let cannot_be_scheduled = || self.pods.iter().filter(|pod| problem::is_unschedulable(pod));
         FactNeeds {
             nodes: cannot_be_scheduled().next().is_some(),
             occupants: cannot_be_scheduled().any(|pod| problem::leads(pod)),
-            relay_ca: Epochs::of(&self.jobset).is_some_and(|epochs| epochs.by_stream),
+            stream: Epochs::of(&self.jobset).is_some_and(|epochs| epochs.lag.is_some()),
             accounts: self.silent_accounts(),
         }
     }
 
+    /// Whether an agent runs and has not reported.
+    pub(super) fn has_silent_agents(&self) -> bool {
+        self.problems().any(|(_, problem)| problem.kind == ProblemKind::AgentSilent)
+    }
+
     /// The ServiceAccounts of agents that have not reported.
     fn silent_accounts(&self) -> BTreeSet<String> {
-        let epochs = Epochs::of(&self.jobset);
-        let problems = self.pods.iter().filter_map(|pod| problem::of(pod, epochs));
+        let problems = self.problems().map(|(_, problem)| problem);
         problems.filter(|it| it.kind == ProblemKind::AgentSilent).map(|it| it.subject).collect()
     }
 

@@ -9,18 +9,14 @@ use kube::ResourceExt as _;
 use super::problem::{self, PodProblem, ProblemKind, names};
 use super::topology::Topology;
 use super::{Facts, Finding};
-use crate::status::Epochs;
 
 /// Advice for a problem of the Pod template.
 const RECREATE: &str = "The Pod template is immutable: to change it, delete the JobSet and create it again.";
 
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
-    let epochs = Epochs::of(&facts.jobset);
     let mut problems: BTreeMap<PodProblem, Vec<&PartialPod>> = BTreeMap::new();
-    for pod in &facts.pods {
-        if let Some(problem) = problem::of(pod, epochs) {
-            problems.entry(problem).or_default().push(pod);
-        }
+    for (pod, problem) in facts.problems() {
+        problems.entry(problem).or_default().push(pod);
     }
     for pods in problems.values_mut() {
         pods.sort_by_key(|pod| pod.name_any());

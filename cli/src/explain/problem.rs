@@ -2,6 +2,7 @@
 
 use jobset_api::labels;
 use jobset_objects::{ContainerTerminated, PartialContainerStatus, PartialPod};
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
 use crate::output::one_line;
@@ -51,8 +52,9 @@ impl PodProblem {
     }
 }
 
-/// The problem of a Pod. None if the Pod is ready, has ended, or only waits at the barrier for other Pods.
-pub(super) fn of(pod: &PartialPod, epochs: Option<Epochs>) -> Option<PodProblem> {
+/// The problem of a Pod. None if the Pod is ready, has ended, or only waits at the barrier for other Pods, or if its agent may have
+/// reported so lately that its annotation does not show it.
+pub(super) fn of(pod: &PartialPod, epochs: Option<Epochs>, now: Timestamp) -> Option<PodProblem> {
     let barrier = epochs.map(|epochs| PodBarrier::of_pod(pod, epochs));
     // A Pod whose agent supervises its worker may be ready while the worker waits.
     if pod.has_ended() || pod.is_ready() && barrier != Some(PodBarrier::Unreported) {
@@ -70,11 +72,20 @@ pub(super) fn of(pod: &PartialPod, epochs: Option<Epochs>) -> Option<PodProblem>
     }
     match barrier {
         Some(PodBarrier::Waiting | PodBarrier::Restarting) => None,
+        Some(PodBarrier::Unreported) if epochs.is_some_and(|epochs| may_have_reported(pod, epochs, now)) => None,
         Some(PodBarrier::Unreported) if containers().any(|status| status.state.running.is_some()) => {
             Some(PodProblem::new(ProblemKind::AgentSilent, account(pod), ""))
         }
         _ => Some(PodProblem::new(ProblemKind::Starting, waits_for(pod), "")),
     }
+}
+
+/// Whether the agent may have reported over the stream, and the annotation not have followed yet. A restart puts that off.
+fn may_have_reported(pod: &PartialPod, epochs: Epochs, now: Timestamp) -> bool {
+    let containers = pod.status.init_container_statuses.iter().chain(&pod.status.container_statuses);
+    let started = containers.filter_map(|status| Some(status.state.running.as_ref()?.started_at.as_ref()?.0)).max();
+    let (Some(lag), Some(started)) = (epochs.lag, started) else { return false };
+    started.max(epochs.since.unwrap_or(started)).duration_until(now) <= lag
 }
 
 /// The name of the Pod's ServiceAccount.

@@ -1,20 +1,17 @@
 //! The agent stream: agents report over it, and their annotations follow later.
 
-use jobset_api::agent::{RELAY_CONFIG_MAP, annotation_delays};
+use jobset_api::agent::RELAY_CONFIG_MAP;
 
 use super::{Facts, Finding};
 use crate::status::Epochs;
 
 /// How old the epochs of Pods may be, if their template has the stream. Whether a relay serves them is known in its log alone.
-pub(super) fn behind(epochs: Epochs, pods: i64) -> Option<String> {
-    let pods = u32::try_from(pods).unwrap_or(u32::MAX);
-    let seconds = annotation_delays(pods).end().as_secs_f64();
-    epochs.by_stream.then(|| {
-        format!(
-            "agents report over the stream if a relay serves them: the epochs shown here may be {seconds:.0} s old, and older \
-             while restarts follow each other"
-        )
-    })
+pub(super) fn behind(epochs: Epochs) -> Option<String> {
+    let seconds = epochs.lag?.as_secs();
+    Some(format!(
+        "agents report over the stream if a relay serves them: the epochs shown here may be {seconds} s old, and older while \
+         restarts follow each other"
+    ))
 }
 
 /// A remark: the agents cannot use the stream.

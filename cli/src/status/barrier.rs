@@ -1,10 +1,16 @@
 //! The barrier of a JobSet with in-place restart. It follows from epochs alone: those that the Pods report, and the synced and
 //! deprecated epoch of the JobSet's status.
+//!
+//! With the agent stream, the annotation of a Pod follows its report later. The status says more: an epoch begins only when all members
+//! of the group have reported it.
 
-use jobset_api::agent::uses_relay;
+use std::borrow::Cow;
+
+use jobset_api::agent::{annotation_delays, uses_relay};
 use jobset_api::epoch::{EpochVerdict, GroupEpochs};
 use jobset_api::{JobSet, JobSetStatus, RestartStrategy, labels};
 use jobset_objects::PartialPod;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use super::pod::epoch;
@@ -17,10 +23,17 @@ pub struct Epochs {
     pub synced: i32,
     /// Pods at this or an earlier epoch restart. The controller writes it.
     pub deprecated: i32,
-    /// Whether agents report over the stream, so that the annotations of their Pods follow later.
+    /// If agents report over the stream: how long annotations of Pods may follow later. The log of a relay alone knows whether it serves
+    /// them.
     #[serde(skip)]
-    pub by_stream: bool,
+    pub lag: Option<SignedDuration>,
+    /// When one of the two epochs last rose.
+    #[serde(skip)]
+    pub since: Option<Timestamp>,
 }
+
+/// Creation times have whole seconds: a Pod may be so much younger than they say.
+const CREATION: SignedDuration = SignedDuration::from_secs(1);
 
 impl Epochs {
     /// The epochs of a JobSet; none without in-place restart, or if it is switched off for the agents.
@@ -30,8 +43,32 @@ impl Epochs {
         let switched_off = annotations.is_some_and(|it| it.contains_key(labels::DISABLE_IN_PLACE_RESTART));
         let in_place = jobset.spec.restart_strategy() == RestartStrategy::InPlaceRestart && !switched_off;
         let mut pods = jobset.spec.replicated_jobs.iter().filter_map(|it| it.template.spec.template.spec.as_ref());
-        let by_stream = pods.any(uses_relay);
-        in_place.then_some(Self { synced, deprecated, by_stream })
+        let delays = || annotation_delays(u32::try_from(jobset.spec.expected_pods()).unwrap_or(u32::MAX));
+        let lag =
+            pods.any(uses_relay).then(|| SignedDuration::try_from(*delays().end()).unwrap_or(SignedDuration::MAX));
+        let since = jobset.status.as_ref().and_then(|status| status.epoch_transition_time.as_ref()).map(|time| time.0);
+        in_place.then_some(Self { synced, deprecated, lag, since })
+    }
+
+    /// The epoch of a Pod, as far as annotation and status tell. An annotation of the stream may be old, but a Pod that has reported any
+    /// epoch, or is older than the epoch that runs, was a member when that began: it has reported it.
+    pub fn of_pod(self, pod: &PartialPod) -> Option<Cow<'_, str>> {
+        let reported = epoch(pod);
+        let is_member = match reported.as_deref().map(str::parse::<i32>) {
+            Some(Ok(number)) => (1..self.synced).contains(&number),
+            Some(Err(_)) => false,
+            None => !self.is_closed() && self.is_older_than_epoch(pod),
+        };
+        if self.lag.is_some() && is_member { Some(Cow::Owned(self.synced.to_string())) } else { reported }
+    }
+
+    /// Whether a Pod was there when the epoch that runs began.
+    fn is_older_than_epoch(self, pod: &PartialPod) -> bool {
+        match (self.since, &pod.metadata.creation_timestamp) {
+            (Some(since), Some(created)) => created.0.duration_until(since) >= CREATION,
+            // A controller of before does not say when.
+            _ => pod.is_ready(),
+        }
     }
 
     /// The epoch that Pods report when they wait at the barrier.
@@ -99,15 +136,9 @@ impl PodBarrier {
         }
     }
 
-    /// The barrier of a Pod, by its annotation. While the barrier is lifted, the annotation of an agent that reports over the stream
-    /// may be old: the epoch has begun only because all Pods have reported it, so a Pod that is ready is in it.
+    /// The barrier of a Pod, by its epoch.
     pub fn of_pod(pod: &PartialPod, epochs: Epochs) -> Self {
-        let barrier = Self::of(epoch(pod).as_deref(), epochs);
-        let may_be_old = epochs.by_stream && !epochs.is_closed();
-        match barrier {
-            Self::Unreported | Self::Restarting if may_be_old && pod.is_ready() => Self::Lifted,
-            barrier => barrier,
-        }
+        Self::of(epochs.of_pod(pod).as_deref(), epochs)
     }
 
     /// The name in tables.
@@ -124,6 +155,8 @@ impl PodBarrier {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use rstest::rstest;
 
     use super::*;
@@ -146,12 +179,67 @@ mod tests {
         #[case] (synced, deprecated): (i32, i32),
         #[case] expected: PodBarrier,
     ) {
-        assert_eq!(PodBarrier::of(epoch, Epochs { synced, deprecated, by_stream: false }), expected);
+        assert_eq!(PodBarrier::of(epoch, Epochs { synced, deprecated, ..Epochs::default() }), expected);
+    }
+
+    /// Epoch 3 began at 10:00:00.5, or has ended then.
+    #[rstest]
+    #[case::old_annotation(Some("1"), "09:00:00", false, Some("3"))]
+    #[case::no_annotation_yet(None, "09:00:00", false, Some("3"))]
+    #[case::came_when_it_began(None, "10:00:00", true, None)]
+    #[case::came_later_and_supervises(None, "10:00:07", true, None)]
+    #[case::annotation_of_a_restart(Some("4"), "09:00:00", true, Some("4"))]
+    #[case::nonsense(Some("many"), "09:00:00", true, Some("many"))]
+    #[case::impossible(Some("0"), "09:00:00", true, Some("0"))]
+    fn epoch_of_stream_member_is_at_least_the_synced_one(
+        #[case] annotation: Option<&str>,
+        #[case] created: &str,
+        #[case] is_ready: bool,
+        #[case] expected: Option<&str>,
+    ) {
+        let pod = pod(annotation, created, is_ready);
+        let running =
+            Epochs { synced: 3, deprecated: 2, lag: Some(SignedDuration::from_secs(11)), since: Some(since()) };
+        assert_eq!(running.of_pod(&pod).as_deref(), expected);
+        assert_eq!(Epochs { lag: None, ..running }.of_pod(&pod).as_deref(), annotation, "a watch reports at once");
+    }
+
+    /// In a restart the status does not say who has reported the next epoch, nor whether a Pod without annotation is a new one.
+    #[rstest]
+    #[case::old_annotation(Some("1"), Some("3"), PodBarrier::Restarting)]
+    #[case::reported(Some("4"), Some("4"), PodBarrier::Waiting)]
+    #[case::no_annotation(None, None, PodBarrier::Unreported)]
+    fn epoch_of_stream_member_in_restart(
+        #[case] annotation: Option<&str>,
+        #[case] expected: Option<&str>,
+        #[case] barrier: PodBarrier,
+    ) {
+        let pod = pod(annotation, "09:00:00", false);
+        let closed =
+            Epochs { synced: 3, deprecated: 3, lag: Some(SignedDuration::from_secs(11)), since: Some(since()) };
+        assert_eq!(closed.of_pod(&pod).as_deref(), expected);
+        assert_eq!(PodBarrier::of_pod(&pod, closed), barrier);
+    }
+
+    fn since() -> Timestamp {
+        "2026-11-22T10:00:00.5Z".parse().unwrap()
+    }
+
+    fn pod(annotation: Option<&str>, created: &str, is_ready: bool) -> PartialPod {
+        let ready = if is_ready { "True" } else { "False" };
+        serde_json::from_value(serde_json::json!({
+            "metadata": {
+                "name": "p", "creationTimestamp": format!("2026-11-22T{created}Z"),
+                "annotations": annotation.map(|epoch| BTreeMap::from([(labels::EPOCH, epoch)])),
+            },
+            "status": {"conditions": [{"type": "Ready", "status": ready}]},
+        }))
+        .unwrap()
     }
 
     #[test]
     fn barrier_next_epoch_is_expected_until_synced() {
-        let of = |synced, deprecated| Barrier::of(Epochs { synced, deprecated, by_stream: false }, 1, 3);
+        let of = |synced, deprecated| Barrier::of(Epochs { synced, deprecated, ..Epochs::default() }, 1, 3);
         assert_eq!(of(0, 0), Barrier { lifted: false, epoch: 1, reported: 1, expected: 3 });
         assert_eq!(of(2, 1), Barrier { lifted: true, epoch: 2, reported: 1, expected: 3 });
         assert_eq!(of(2, 2), Barrier { lifted: false, epoch: 3, reported: 1, expected: 3 });

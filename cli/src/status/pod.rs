@@ -37,7 +37,7 @@ pub struct PodNode {
     pub deleted: bool,
     /// Its ready containers, and all its containers.
     pub containers: (usize, usize),
-    /// The epoch that its agent reports.
+    /// The epoch that it is in, by its agent's report or by the status.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epoch: Option<String>,
     /// Its state at the barrier; none without in-place restart, or after the Pod has ended.
@@ -84,7 +84,7 @@ impl PodNode {
             failed: pod.status.phase == "Failed",
             deleted: pod.metadata.deletion_timestamp.is_some(),
             containers: (ready, pod.spec.containers.len() + sidecars.len()),
-            epoch: epoch(pod).map(Cow::into_owned),
+            epoch: epochs.map_or_else(|| epoch(pod), |epochs| epochs.of_pod(pod)).map(Cow::into_owned),
             barrier: epochs.filter(|_| !ended).map(|epochs| PodBarrier::of_pod(pod, epochs)),
             restarts: all.map(|status| status.restart_count).max().unwrap_or(0),
             node: pod.spec.node_name.clone(),

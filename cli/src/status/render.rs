@@ -34,6 +34,12 @@ impl Report for JobSetTree {
     }
 }
 
+/// How old the reports may be that a closed barrier counts.
+fn may_be_old(status: &JobSetTree) -> String {
+    let lag = status.epochs.and_then(|epochs| epochs.lag);
+    lag.map(|lag| format!("; reports may be {} s old", lag.as_secs())).unwrap_or_default()
+}
+
 fn head(status: &JobSetTree, view: &View) -> String {
     let name = paint(HEAD, format!("{}/{}", status.namespace, status.name));
     let mut table = Table::indented();
@@ -58,7 +64,7 @@ fn head(status: &JobSetTree, view: &View) -> String {
                 "closed, {} of {} Pods have reported epoch {}",
                 barrier.reported, barrier.expected, barrier.epoch
             );
-            paint(WAIT, text)
+            paint(WAIT, text + &may_be_old(status))
         };
         table.push(vec!["Barrier".into(), cell]);
     }

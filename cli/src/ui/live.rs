@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use k8s_openapi::jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
@@ -125,7 +126,8 @@ impl Live {
 
     /// What an explanation of a JobSet has to know beside its objects; none if it does not exist.
     pub fn needs(&self, key: &JobSetKey) -> Option<FactNeeds> {
-        Some(self.state().mirror.jobset(key)?.facts(Facts::default()).needs())
+        let around = Facts { now: Timestamp::now(), ..Facts::default() };
+        Some(self.state().mirror.jobset(key)?.facts(around).needs())
     }
 
     /// Explains a JobSet, with the facts around it.

@@ -101,7 +101,7 @@ mod tests {
     fn tree(state: JobSetState, restarts: i32) -> JobSetTree {
         let jobset = json!({"metadata": {"name": "train", "namespace": "ml"}, "spec": {"replicatedJobs": []}});
         let tree = report(&serde_json::from_value(jobset).unwrap(), &[], &[], None);
-        let epochs = Epochs { synced: restarts + 1, deprecated: restarts, by_stream: false };
+        let epochs = Epochs { synced: restarts + 1, deprecated: restarts, ..Epochs::default() };
         JobSetTree {
             state,
             restarts: RestartCount { total: restarts, ..RestartCount::default() },

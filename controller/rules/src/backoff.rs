@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use jobset_api::{RecentRestart, RestartStrategy, conditions, event};
+use jobset_api::{LaterFields, RecentRestart, RestartStrategy, conditions, event};
 use jobset_store::pods::shorten;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -61,6 +61,7 @@ pub(super) fn record(
         start_time: micro_time(began),
         completion_time: None,
         message,
+        later: LaterFields::new(),
     });
     let surplus = restarts.len().saturating_sub(KEPT);
     restarts.drain(..surplus);

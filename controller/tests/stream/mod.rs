@@ -20,7 +20,6 @@ use crate::outcome::epochs;
 use crate::program::{NAMESPACE, Program};
 use relay::Relay;
 
-const GATE: &str = "--feature-gates=AgentStream=true";
 /// A leader that is silent is replaced in seconds.
 const IMPATIENT: [&str; 3] =
     ["--leader-elect-lease-duration=5s", "--leader-elect-renew-deadline=4s", "--leader-elect-retry-period=500ms"];
@@ -57,7 +56,7 @@ async fn permit(plane: &ControlPlane) -> Result<()> {
 /// The flags of a controller that knows this relay.
 fn flags(relay: &Relay) -> Vec<String> {
     let folder = relay.folder().display();
-    vec![GATE.to_owned(), format!("--stream-cert-dir={folder}"), format!("--relay-address={}", relay.address)]
+    vec![format!("--stream-cert-dir={folder}"), format!("--relay-address={}", relay.address)]
 }
 
 fn strs(flags: &[String]) -> Vec<&str> {
@@ -194,7 +193,7 @@ async fn controller_without_relays_works_by_annotations() -> Result<()> {
     let relay = Relay::start().await?;
     let folder = format!("--stream-cert-dir={}", relay.folder().display());
     // Nobody listens on this port.
-    let fixture = vacant().await?.start_controller(&[GATE, &folder, "--relay-address=localhost:1"])?;
+    let fixture = vacant().await?.start_controller(&[&folder, "--relay-address=localhost:1"])?;
     fixture.create(with_relay("train", 2)).await?;
     let pods = fixture.pods("train", 2, "0").await?;
     for (epoch, wanted) in [("1", (1, 0, 0, 0)), ("2", (2, 1, 1, 1))] {
@@ -287,7 +286,7 @@ async fn next_leader_dials_the_relay_and_continues_the_restart() -> Result<()> {
 async fn relays_are_found_by_the_endpoints_of_their_service() -> Result<()> {
     let relay = Relay::start().await?;
     let folder = format!("--stream-cert-dir={}", relay.folder().display());
-    let fixture = vacant().await?.start_controller(&[GATE, &folder])?;
+    let fixture = vacant().await?.start_controller(&[&folder])?;
     let slices: Api<EndpointSlice> = Api::namespaced(fixture.client.clone(), NAMESPACE);
     let address = relay.address_for_endpoints()?;
     let slice = json!({
@@ -307,10 +306,31 @@ async fn relays_are_found_by_the_endpoints_of_their_service() -> Result<()> {
 async fn start_without_certificates_is_refused_in_one_line() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let folder = format!("--stream-cert-dir={}", folder.path().display());
-    let mut fixture = vacant().await?.start_controller(&[GATE, &folder])?;
+    let mut fixture = vacant().await?.start_controller(&[&folder])?;
     assert!(!fixture.controller.ended().await?.success());
     let log = fixture.controller.log()?;
     let last = log.lines().last().context("nothing was logged")?;
     assert!(last.contains("AgentStream needs certificates") && last.contains("tls.crt"), "{log}");
+    fixture.plane.stop().await
+}
+
+/// As one that is installed by hand: the gate is on, and there is nothing for it.
+#[tokio::test]
+async fn controller_without_certificates_starts_and_says_stream_is_off() -> Result<()> {
+    let fixture = vacant().await?.start_controller(&[])?;
+    fixture.controller.logged("the agent stream is off").await?;
+    fixture.controller.logged("leading lease").await?;
+    assert_eq!(fixture.controller.metric("jobset_stream_relays").await?, None);
+    fixture.plane.stop().await
+}
+
+/// Certificates alone switch nothing on.
+#[tokio::test]
+async fn controller_with_gate_off_dials_no_relay() -> Result<()> {
+    let relay = Relay::start().await?;
+    let flags = [flags(&relay), vec!["--feature-gates=AgentStream=false".to_owned()]].concat();
+    let fixture = vacant().await?.start_controller(&strs(&flags))?;
+    fixture.controller.logged("leading lease").await?;
+    assert_eq!(fixture.controller.metric("jobset_stream_relays").await?, None);
     fixture.plane.stop().await
 }

@@ -69,10 +69,22 @@ tolerations:
 {{- $source := .root.Values.certificates.source -}}
 {{- if eq $source "mounted" -}}
 {{- $value := printf "%sSecretName" .of -}}
-{{ required (printf "certificates.mounted.%s must name a Secret: stream.enabled needs it" $value) (get .root.Values.certificates.mounted $value) }}
+{{ required (printf "certificates.mounted.%s must name a Secret for the agent stream; or set stream.enabled=false" $value) (get .root.Values.certificates.mounted $value) }}
 {{- else -}}
 jobset-{{ .of }}-{{ ternary "leaf" "certificate" (eq $source "self") }}
 {{- end -}}
+{{- end }}
+
+{{/* The rule of a NetworkPolicy that lets a program reach the API server. */}}
+{{- define "jobset.to-api-server" -}}
+- ports:
+  {{- range .Values.networkPolicy.apiServerPorts }}
+  - {protocol: TCP, port: {{ . }}}
+  {{- end }}
+  {{- with .Values.networkPolicy.apiServers }}
+  to:
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- end }}
 
 {{/* The Secret that the webhook's certificate is mounted from. */}}

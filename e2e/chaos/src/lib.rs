@@ -34,7 +34,7 @@ use summary::{Outcome, Recovery};
 
 use jobset_harness::cluster::Cluster;
 use jobset_harness::group::Group;
-use jobset_harness::install::{install, install_with_stream};
+use jobset_harness::install::{install, install_without_stream};
 use jobset_harness::programs::rust_binaries;
 use jobset_harness::progress::progress;
 use jobset_harness::wait;
@@ -52,7 +52,7 @@ pub struct Options {
     pub faults: Vec<Fault>,
     /// Kinds of groups.
     pub modes: Vec<Mode>,
-    /// Whether agents have the stream, by the chart. Without it the product is installed by deploy/kustomize.
+    /// Whether agents have the stream, as by default. Without it the product is installed by the chart.
     pub stream: bool,
     /// For how long, but for one round at least.
     pub lasts: Duration,
@@ -70,9 +70,9 @@ struct ObservedGroup {
 pub async fn run(cluster: &Cluster, options: &Options) -> Result<Report> {
     let binaries = rust_binaries().await?;
     if options.stream {
-        install_with_stream(cluster, &binaries).await?;
-    } else {
         install(cluster, &binaries).await?;
+    } else {
+        install_without_stream(cluster, &binaries).await?;
     }
     let mut groups = try_join_all(options.modes.iter().map(|mode| start(cluster, *mode))).await?;
     progress(&format!("{} workers run in each of {} groups; seed {}", plan::WORKERS, groups.len(), options.seed));

@@ -60,7 +60,7 @@ impl Context {
             Some(home) => home,
             None => self.install().await?,
         };
-        for deployment in ["deployment/jobset-controller", "deployment/jobset-webhook"] {
+        for deployment in ["deployment/jobset-controller", "deployment/jobset-webhook", "deployment/jobset-relay"] {
             let limit = format!("--timeout={}s", LIMIT.as_secs());
             let waited = self.kubectl(&["rollout", "status", deployment, "-n", &home, &limit], "").await;
             waited.with_context(|| {

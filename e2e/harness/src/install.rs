@@ -39,7 +39,7 @@ pub const LIMIT: Duration = Duration::from_mins(2);
 /// the Secret after a minute and a half may wait for the look after four.
 const ROLLOUT_LIMIT: Duration = Duration::from_mins(6);
 
-/// Loads the images, applies the manifests, and waits until controller and webhook are ready.
+/// Loads the images, applies the manifests, and waits until controller, webhook and relays are ready.
 ///
 /// # Errors
 /// If an object is rejected, or not ready in time; the text has what `kubectl` said.
@@ -52,20 +52,26 @@ pub async fn install(cluster: &Cluster, binaries: &RustBinaries) -> Result<()> {
     ready(cluster, NAMESPACE).await
 }
 
-/// Installs the chart instead, with the agent stream switched on, and waits until relays serve, too.
+/// Installs the chart instead, with these arguments of Helm.
 ///
 /// # Errors
-/// As [`install`].
-pub async fn install_with_stream(cluster: &Cluster, binaries: &RustBinaries) -> Result<()> {
+/// As [`install`]; what the arguments leave out need not be ready.
+pub async fn install_chart(cluster: &Cluster, binaries: &RustBinaries, args: &[&str]) -> Result<()> {
     load_images(cluster, binaries).await?;
-    progress("installing deploy/chart with stream.enabled");
+    progress(&format!("installing deploy/chart {}", args.join(" ")));
     let chart = Chart::folder();
     let chart = chart.to_string_lossy();
-    let release = ["install", RELEASE, &chart, "--namespace", NAMESPACE, "--create-namespace"];
-    let options = ["--set", "stream.enabled=true", "--wait", "--timeout", "2m"];
-    Chart::new(Helm::V4).await?.run(cluster, &[&release[..], &options].concat()).await?;
-    ready(cluster, NAMESPACE).await?;
-    rolled_out(cluster, NAMESPACE, RELAY).await
+    let release =
+        ["install", RELEASE, &chart, "--namespace", NAMESPACE, "--create-namespace", "--wait", "--timeout", "2m"];
+    Chart::new(Helm::V4).await?.run(cluster, &[&release[..], args].concat()).await.map(drop)
+}
+
+/// Installs the chart with the agent stream switched off.
+///
+/// # Errors
+/// As [`install_chart`].
+pub async fn install_without_stream(cluster: &Cluster, binaries: &RustBinaries) -> Result<()> {
+    install_chart(cluster, binaries, &["--set", "stream.enabled=false"]).await
 }
 
 /// Loads the images of the product, and of the worker of the tests.
@@ -115,12 +121,12 @@ pub fn product_images(binaries: &RustBinaries, architecture: Architecture, names
     programs.into_iter().map(build).collect()
 }
 
-/// Waits until controller and webhook are ready.
+/// Waits until controller, webhook and relays are ready.
 pub async fn ready(cluster: &Cluster, namespace: &str) -> Result<()> {
-    for deployment in ["jobset-controller", "jobset-webhook"] {
+    for deployment in ["jobset-controller", "jobset-webhook", RELAY] {
         rolled_out(cluster, namespace, deployment).await?;
     }
-    progress("controller and webhook are ready");
+    progress("controller, webhook and relays are ready");
     Ok(())
 }
 

@@ -1,5 +1,5 @@
-//! A real Prometheus beside a cluster's own programs: it scrapes controller, webhook and certs behind their Services, and
-//! answers queries.
+//! A real Prometheus beside a cluster's own programs: it scrapes controller, webhook, certs and relays behind their
+//! Services, and answers queries.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use crate::wait;
 const PORT: u16 = 9090;
 const LIMIT: Duration = Duration::from_mins(2);
 /// Services whose Pods it scrapes.
-const SERVICES: [&str; 3] = [CONTROLLER, "jobset-webhook-metrics", "jobset-certs-metrics"];
+const SERVICES: [&str; 4] = [CONTROLLER, "jobset-webhook-metrics", "jobset-certs-metrics", "jobset-relay-metrics"];
 /// The one that asks for a token.
 const CONTROLLER: &str = "jobset-controller-metrics";
 /// How often it scrapes. A restart in place takes seconds.
@@ -84,7 +84,7 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
-    /// Starts it, and waits until it has found controller, webhook and certs in this namespace. It scrapes with a ServiceAccount of
+    /// Starts it, and waits until it has found all programs in this namespace. It scrapes with a ServiceAccount of
     /// its own, to which the ClusterRole for that is bound.
     ///
     /// # Errors
@@ -111,10 +111,10 @@ impl Prometheus {
         let prometheus = Self { client };
         wait::until(
             LIMIT,
-            "Prometheus to scrape two controllers, two webhooks and the one that issues certificates",
+            "Prometheus to scrape two controllers, webhooks and relays, and the one that issues certificates",
             || async {
                 let up = prometheus.query("sum(up)").await.unwrap_or_default();
-                Ok(up.first().is_some_and(|(_, up)| *up >= 5.0).then_some(()))
+                Ok(up.first().is_some_and(|(_, up)| *up >= 7.0).then_some(()))
             },
         )
         .await?;

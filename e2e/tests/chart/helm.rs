@@ -14,7 +14,7 @@ use super::render::{MONITORING, NAMESPACE, of};
 #[tokio::test]
 async fn helm_lint_finds_nothing(#[case] version: Helm) -> Result<()> {
     let chart = Chart::new(version).await?;
-    let everything = [&MONITORING[..], &["--set", "stream.enabled=true,certificates.source=cert-manager"]].concat();
+    let everything = [&MONITORING[..], &["--set", "certificates.source=cert-manager"]].concat();
     for args in [&[][..], &everything[..]] {
         let found = chart.lint(args).await?;
         assert!(!found.contains("\n["), "{found}");

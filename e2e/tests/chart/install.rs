@@ -15,7 +15,7 @@ use jobset_harness::install::{self, kubectl};
 use jobset_harness::programs::Helm;
 use jobset_harness::progress::progress;
 use jobset_harness::wait;
-use jobset_harness::workload::{STORY_1, SUPERVISED};
+use jobset_harness::workload::{STORY_1, SUPERVISED, Workload};
 
 use super::certificates::Certificates;
 use super::docs::{NEW, helm_commands};
@@ -82,14 +82,19 @@ async fn groups_restart_exactly_through_takeover_rollback_and_reinstall() -> Res
     let change = ["upgrade", RELEASE, &chart, "--set", "certificates.self.certLifetime=1h"];
     story.during("upgrade by Helm 3", helm.run(&cluster, &[&change[..], &custom].concat())).await?;
     helm.run(&cluster, &["test", RELEASE, "--namespace", CUSTOM, "--timeout", "2m"]).await?;
-    traffic::check_network_policies(&cluster, CUSTOM, &["jobset-controller", "jobset-webhook"]).await?;
+    traffic::check_network_policies(
+        &cluster,
+        CUSTOM,
+        &["jobset-controller", "jobset-webhook", install::RELAY, "jobset-certs"],
+    )
+    .await?;
     traffic::check_priority_levels(&cluster).await?;
     helm.run(&cluster, &[&["uninstall", RELEASE][..], &custom].concat()).await?;
     assert_eq!(leftovers(&cluster, CUSTOM).await?, Vec::<String>::new());
     cluster.stop().await
 }
 
-/// Two groups, with a sidecar and with a supervisor, and how often they have restarted.
+/// Two groups, with a sidecar that watches and with a supervisor that has the stream, and how often they have restarted.
 struct Story {
     groups: Vec<(Group, Workers)>,
     restarts: i32,
@@ -98,9 +103,12 @@ struct Story {
 impl Story {
     async fn begin(cluster: &Cluster) -> Result<Self> {
         let mut groups = Vec::new();
-        for (namespace, manifest) in [("sidecars", STORY_1), ("supervisors", SUPERVISED)] {
-            let group =
-                Group::apply(cluster, namespace, manifest, |it| it.of_shape(1, 2).with_max_restarts(100)).await?;
+        for (namespace, manifest, injected) in
+            [("sidecars", STORY_1, None), ("supervisors", SUPERVISED, Some("Supervisor"))]
+        {
+            let change = |it: Workload| it.of_shape(1, 2).with_max_restarts(100);
+            let change = |it| injected.into_iter().fold(change(it), Workload::injected);
+            let group = Group::apply(cluster, namespace, manifest, change).await?;
             let workers = group.runs_in_epoch(1).await?;
             groups.push((group, workers));
         }

@@ -16,7 +16,7 @@ pub(super) const NAMESPACE: &str = "jobset-system";
 const CERT_MANAGER: &str = "v1.19.1";
 
 /// Files of `deploy/kustomize`, each the template of that name with the chart's own values.
-const FILES: [&str; 14] = [
+const FILES: [&str; 15] = [
     "common/agent",
     "common/agent-policy",
     "common/controller-policy",
@@ -30,6 +30,7 @@ const FILES: [&str; 14] = [
     "common/priority-and-fairness",
     "common/network-policy",
     "common/metrics",
+    "common/relay",
     "certs",
 ];
 
@@ -138,12 +139,16 @@ fn assert_same(charted: &Objects, kustomized: &Objects) {
 #[case::unknown_source("certificates.source=vault", "source")]
 #[case::no_secret("certificates.source=mounted", "certificates.mounted.secretName must name the Secret")]
 #[case::no_secret_of_the_relay(
-    "stream.enabled=true,certificates.source=mounted,certificates.mounted.secretName=a",
-    "certificates.mounted.relaySecretName must name a Secret"
+    "certificates.source=mounted,certificates.mounted.secretName=a",
+    "certificates.mounted.relaySecretName must name a Secret for the agent stream; or set stream.enabled=false"
 )]
 #[case::no_secret_of_the_controller(
-    "stream.enabled=true,certificates.source=mounted,certificates.mounted.secretName=a,certificates.mounted.relaySecretName=b",
+    "certificates.source=mounted,certificates.mounted.secretName=a,certificates.mounted.relaySecretName=b",
     "certificates.mounted.controllerSecretName must name a Secret"
+)]
+#[case::issuer_of_the_chart(
+    "certificates.source=cert-manager,certificates.certManager.issuerRef.name=jobset-webhook-ca",
+    "issuerRef names the Issuer jobset-webhook-ca, which the agent stream needs for itself"
 )]
 #[case::no_relays("stream.relay.replicas=0", "/stream/relay/replicas")]
 #[case::gate_of_the_stream("featureGates.AgentStream=true", "AgentStream")]
@@ -190,6 +195,9 @@ async fn value_invalid_is_rejected_by_name(#[case] value: &str, #[case] named: &
 #[case::interval("metrics.serviceMonitor.interval=1m30s")]
 #[case::unreachable("controller.forceDeleteUnreachableAfter=1.5h")]
 #[case::names("controller.settleNames=1m30s")]
+#[case::mounted_without_the_stream(
+    "stream.enabled=false,certificates.source=mounted,certificates.mounted.secretName=a"
+)]
 #[tokio::test]
 async fn value_at_the_limit_is_rendered(#[case] value: &str) -> Result<()> {
     render(NAMESPACE, &["--set", value]).await.map(drop)
@@ -203,6 +211,8 @@ async fn name_like_a_number_stays_a_name() -> Result<()> {
         "webhook.priorityClassName=1e3",
         "certificates.source=mounted",
         "certificates.mounted.secretName=0",
+        "certificates.mounted.relaySecretName=1",
+        "certificates.mounted.controllerSecretName=2",
         "certificates.mounted.caBundle=1234",
         "image.registry=",
     ];
@@ -243,9 +253,9 @@ async fn ca_bundle_is_set_for_mounted_certificate_alone(#[case] source: &str) ->
 #[case::three(3, 2)]
 #[tokio::test]
 async fn drain_takes_one_pod_at_a_time(#[case] replicas: u32, #[case] kept: u32) -> Result<()> {
-    let args = ["--set", &format!("controller.replicas={replicas},webhook.replicas={replicas}")];
-    let objects = render(NAMESPACE, &args).await?;
-    for name in PROGRAMS {
+    let counts = ["controller", "webhook", "stream.relay"].map(|of| format!("{of}.replicas={replicas}"));
+    let objects = render(NAMESPACE, &["--set", &counts.join(",")]).await?;
+    for name in ["jobset-controller", "jobset-webhook", "jobset-relay"] {
         let budget = &objects[&of("PodDisruptionBudget", NAMESPACE, name)]["spec"];
         assert_eq!(budget["minAvailable"], kept, "{name}");
         assert_eq!(budget["unhealthyPodEvictionPolicy"], "AlwaysAllow", "{name}");
@@ -260,7 +270,11 @@ async fn drain_takes_one_pod_at_a_time(#[case] replicas: u32, #[case] kept: u32)
 #[case::of_the_webhook("controller.priorityClassName=high", &["jobset-webhook"])]
 #[case::of_each("webhook.priorityClassName=system-node-critical", &PROGRAMS)]
 #[case::of_the_issuer("webhook.priorityClassName=,controller.priorityClassName=null", &["jobset-certs"])]
-#[case::of_none("webhook.priorityClassName=,controller.priorityClassName=null,certs.priorityClassName=", &[])]
+#[case::of_the_relay("webhook.priorityClassName=,controller.priorityClassName=null,certs.priorityClassName=", &["jobset-relay"])]
+#[case::of_none(
+    "webhook.priorityClassName=,controller.priorityClassName=null,certs.priorityClassName=,stream.relay.priorityClassName=",
+    &[]
+)]
 #[tokio::test]
 async fn priority_class_of_the_system_has_its_quota(#[case] value: &str, #[case] names: &[&str]) -> Result<()> {
     let objects = render(NAMESPACE, &["--set", value]).await?;
@@ -343,7 +357,10 @@ fn webhooks(objects: &Objects) -> Vec<&Value> {
 }
 
 #[rstest]
-#[case::mounted(&["certificates.source=mounted", "certificates.mounted.secretName=mine", "certificates.mounted.caBundle=Q0E="])]
+#[case::mounted(&[
+    "certificates.source=mounted", "certificates.mounted.secretName=mine", "certificates.mounted.caBundle=Q0E=",
+    "certificates.mounted.relaySecretName=of-relays", "certificates.mounted.controllerSecretName=of-controllers",
+])]
 #[case::issuer(&["certificates.source=cert-manager", "certificates.certManager.issuerRef.kind=ClusterIssuer", "certificates.certManager.issuerRef.name=mine"])]
 #[case::everything_else(&[
     "image.registry=registry.example.com/batch", "image.tag=", "image.pullSecrets[0].name=mine", "crds.install=false",
@@ -356,11 +373,12 @@ fn webhooks(objects: &Objects) -> Vec<&Value> {
     "webhook.priorityClassName=", "webhook.nodeSelector.pool=system", "webhook.extraArgs[0]=--leader-wait=0s",
     "webhook.hostNetwork=true", "webhook.ports.https=10443", "webhook.namespaceSelector.matchLabels.team=ml",
     "webhook.exclusiveTopologyKeys[0]=example.com/rack", "webhook.exclusiveTopologyKeys[1]=example.com/row",
-    "priorityAndFairness.enabled=false", "networkPolicy.enabled=false",
+    "priorityAndFairness.enabled=false", "networkPolicy.enabled=false", "stream.enabled=false",
 ])]
-#[case::stream(&["stream.enabled=true", "featureGates.InPlaceRestart=true"])]
+#[case::stream(&["featureGates.InPlaceRestart=true"])]
 #[case::stream_issuer(&[
-    "stream.enabled=true", "certificates.source=cert-manager", "stream.relay.replicas=3", "stream.relay.maxConnections=100000",
+    "certificates.source=cert-manager", "stream.relay.replicas=3", "stream.relay.maxConnections=100000",
+    "stream.relay.resources.limits.memory=3Gi",
     "stream.relay.priorityClassName=system-node-critical", "stream.relay.affinity.nodeAffinity.a=b",
     "webhook.ports.https=10443",
 ])]

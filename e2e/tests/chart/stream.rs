@@ -1,9 +1,11 @@
-//! What `stream.enabled` adds to the chart.
+//! What `stream.enabled` adds to the chart, and what it refuses.
 
 use anyhow::Result;
 use jobset_harness::ControlPlane;
 use jobset_harness::admission::apply;
-use jobset_harness::chart::Objects;
+use jobset_harness::chart::{Chart, Objects};
+use jobset_harness::programs::Helm;
+use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::render::{NAMESPACE, of, render};
@@ -11,8 +13,8 @@ use super::render::{NAMESPACE, of, render};
 /// All that a program may be asked for, and by whom, where agents connect to relays.
 #[tokio::test]
 async fn stream_gives_each_program_what_it_needs_alone() -> Result<()> {
-    let without = render(NAMESPACE, &[]).await?;
-    let with = render(NAMESPACE, &["--set", "stream.enabled=true"]).await?;
+    let without = render(NAMESPACE, &["--set", "stream.enabled=false"]).await?;
+    let with = render(NAMESPACE, &[]).await?;
     let rules = |objects: &Objects, kind: &str, namespace: &str, name: &str| {
         let role = objects.get(&of(kind, namespace, name));
         role.and_then(|it| it["rules"].as_array()).into_iter().flatten().cloned().collect::<Vec<Value>>()
@@ -57,6 +59,106 @@ async fn stream_gives_each_program_what_it_needs_alone() -> Result<()> {
     Ok(())
 }
 
+/// A relay on each of two nodes, both on one node, on a small one, too.
+#[tokio::test]
+async fn relays_never_wait_for_a_second_node() -> Result<()> {
+    let objects = render(NAMESPACE, &[]).await?;
+    let relays = &objects[&of("Deployment", NAMESPACE, "jobset-relay")]["spec"];
+    assert_eq!(relays["replicas"], 2);
+    let pod = &relays["template"]["spec"];
+    for constraint in pod["topologySpreadConstraints"].as_array().into_iter().flatten() {
+        assert_eq!(constraint["whenUnsatisfiable"], "ScheduleAnyway");
+    }
+    let affinity = pod["affinity"]["podAntiAffinity"].as_object().into_iter().flat_map(|it| it.keys());
+    assert_eq!(affinity.collect::<Vec<_>>(), ["preferredDuringSchedulingIgnoredDuringExecution"]);
+    assert_eq!(pod["containers"][0]["resources"]["requests"], json!({"cpu": "50m", "memory": "64Mi"}));
+    Ok(())
+}
+
+#[tokio::test]
+async fn one_value_switches_the_stream_off_everywhere() -> Result<()> {
+    let objects = render(NAMESPACE, &["--set", "stream.enabled=false"]).await?;
+    let all = serde_json::to_string(&objects.values().collect::<Vec<_>>())?;
+    assert!(!all.contains("jobset-relay") && !all.contains("jobset-stream"), "{all}");
+    assert!(all.contains("--feature-gates=AgentStream=false"));
+    Ok(())
+}
+
+/// A tenant who may use a shared issuer gets a Certificate for any name from it, as for the controller's: relays and agents of an
+/// installation that trusts that issuer would take the tenant for the leader.
+#[rstest]
+#[case::shared_issuer(&["kind=ClusterIssuer", "name=shared"])]
+#[case::issuer_of_others(&["kind=ClusterIssuer", "name=jobset-webhook-ca"])]
+#[case::issuer_of_the_namespace(&["name=mine"])]
+#[case::none(&[])]
+#[tokio::test]
+async fn certificates_of_stream_come_from_own_issuer_alone(#[case] issuer: &[&str]) -> Result<()> {
+    let fields = issuer.iter().map(|field| format!("certificates.certManager.issuerRef.{field}"));
+    let values = fields.chain(["certificates.source=cert-manager".to_owned()]).collect::<Vec<_>>();
+    let objects = render(NAMESPACE, &["--set", &values.join(",")]).await?;
+    for name in ["jobset-relay", "jobset-controller"] {
+        let spec = &objects[&of("Certificate", NAMESPACE, name)]["spec"];
+        assert_eq!(spec["issuerRef"], json!({"kind": "Issuer", "name": "jobset-webhook-ca"}), "{name}");
+        let secret = &objects[&of("Deployment", NAMESPACE, name)]["spec"]["template"]["spec"]["volumes"][0]["secret"];
+        assert_eq!(secret["secretName"], spec["secretName"], "{name}");
+    }
+    // Its CA is in the namespace of the installation, where tenants create nothing.
+    let own = &objects[&of("Issuer", NAMESPACE, "jobset-webhook-ca")]["spec"];
+    assert_eq!(own, &json!({"ca": {"secretName": "jobset-webhook-ca"}}));
+    Ok(())
+}
+
+/// With a limit of memory that holds so many agents, and with one more.
+#[rstest]
+#[case("1Gi", 33_658)]
+#[case("512Mi", 15_762)]
+#[case("1G", 31_200)]
+#[case("1.5Gi", 51_553)]
+#[case("900000000", 27_866)]
+#[tokio::test]
+async fn connections_above_memory_limit_are_rejected(#[case] limit: &str, #[case] most: u32) -> Result<()> {
+    let chart = Chart::new(Helm::V4).await?;
+    let render = async |connections: u32| {
+        let values = format!("stream.relay.resources.limits.memory={limit},stream.relay.maxConnections={connections}");
+        chart.template(NAMESPACE, &["--set", &values]).await
+    };
+    render(most).await?;
+    let refused = render(most + 1).await.unwrap_err().to_string();
+    for words in [format!("stream.relay.maxConnections {}", most + 1), format!("which is {most}")] {
+        assert!(refused.contains(&words), "{refused}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn relay_without_memory_limit_may_have_any_connections() -> Result<()> {
+    let values = "stream.relay.resources.limits=null,stream.relay.maxConnections=100000";
+    render(NAMESPACE, &["--set", values]).await.map(drop)
+}
+
+/// Peers of all egress: relays, and the API server where it is known.
+#[tokio::test]
+async fn egress_reaches_api_server_and_relays_alone() -> Result<()> {
+    let api_server = json!({"ipBlock": {"cidr": "10.0.0.1/32"}});
+    let objects = render(NAMESPACE, &["--set-json", &format!("networkPolicy.apiServers=[{api_server}]")]).await?;
+    let policies = objects.iter().filter(|((kind, ..), _)| kind == "NetworkPolicy");
+    let mut programs = Vec::new();
+    for ((.., name), policy) in policies {
+        assert!(
+            policy["spec"]["policyTypes"].as_array().is_some_and(|types| types.contains(&json!("Egress"))),
+            "{name}"
+        );
+        let rules = policy["spec"]["egress"].as_array().into_iter().flatten();
+        let peers: Vec<&Value> = rules.flat_map(|rule| rule["to"].as_array().into_iter().flatten()).collect();
+        let relays = json!({"podSelector": {"matchLabels": {"app.kubernetes.io/name": "jobset-relay"}}});
+        let wanted = if name == "jobset-controller" { vec![&api_server, &relays] } else { vec![&api_server] };
+        assert_eq!(peers, wanted, "{name}");
+        programs.push(name.as_str());
+    }
+    assert_eq!(programs, ["jobset-certs", "jobset-controller", "jobset-relay", "jobset-webhook"]);
+    Ok(())
+}
+
 /// In a namespace for Pods that are restricted.
 #[tokio::test]
 async fn relay_is_accepted_by_the_api_server() -> Result<()> {
@@ -65,7 +167,7 @@ async fn relay_is_accepted_by_the_api_server() -> Result<()> {
         "name": NAMESPACE, "labels": {"pod-security.kubernetes.io/enforce": "restricted"},
     }});
     apply(&plane, "namespace.yaml", &[restricted]).await?;
-    let objects = render(NAMESPACE, &["--set", "stream.enabled=true"]).await?;
+    let objects = render(NAMESPACE, &[]).await?;
     apply(&plane, "stream.yaml", &objects.values().cloned().collect::<Vec<_>>()).await?;
     let template = &objects[&of("Deployment", NAMESPACE, "jobset-relay")]["spec"]["template"];
     let pod = json!({

@@ -6,7 +6,8 @@ use jobset_harness::programs::Helm;
 use serde_json::{Value, json};
 
 /// What is off by itself.
-const ALL_ON: &str = r#"metrics={"serviceMonitor":{"enabled":true},"rules":{"enabled":true},"dashboard":{"enabled":true}},stream.enabled=true"#;
+const ALL_ON: &str =
+    r#"metrics={"serviceMonitor":{"enabled":true},"rules":{"enabled":true},"dashboard":{"enabled":true}}"#;
 const CERT_MANAGER: &str = r#"certificates.source="cert-manager""#;
 const MOUNTED: &str = r#"certificates={"source":"mounted","mounted":{"secretName":"before","relaySecretName":"before","controllerSecretName":"before"}}"#;
 
@@ -33,7 +34,7 @@ fn special(path: &str) -> Option<Value> {
         (_, "tolerations") => json!([{"key": "mine", "operator": "Exists"}]),
         (_, "extraArgs") => json!(["--more=1"]),
         (_, "exclusiveTopologyKeys") => json!(["example.com/rack"]),
-        (_, "scrapers") => json!([{"podSelector": {}}]),
+        (_, "scrapers" | "apiServers") => json!([{"podSelector": {}}]),
         (_, "affinity") => json!({"nodeAffinity": {}}),
         _ => return None,
     })

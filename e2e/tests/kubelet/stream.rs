@@ -1,4 +1,4 @@
-//! Restarts over the agent stream, on a cluster of its own: the chart has it switched on, and its relays go and come back.
+//! Restarts over the agent stream, on a cluster of its own: it is what a default installation has. Its relays go and come back.
 
 use std::collections::BTreeMap;
 
@@ -23,53 +23,102 @@ const RESTARTS: u64 = 3;
 #[tokio::test]
 async fn groups_restart_over_stream_and_without_relay_by_watch() -> Result<()> {
     let cluster = Cluster::builder().audit_log().cluster(2).await?;
-    install::install_with_stream(&cluster, binaries().await?).await?;
-    let mut groups = Vec::new();
-    for shape in ["Sidecar", "Supervisor"] {
-        let namespace = format!("stream-{}", shape.to_lowercase());
-        let group = Group::apply(&cluster, &namespace, SUPERVISED, |workload| workload.injected(shape)).await?;
-        groups.push((group, 1));
-    }
-    let agents = groups.iter().map(|(group, _)| group.workers).sum();
-    for (group, _) in &groups {
-        group.runs_in_epoch(1).await?;
-    }
-    relays::have_agents(&cluster.client(), agents, install::LIMIT).await?;
-    no_watch_is_open(&cluster, &groups).await?;
+    install::install(&cluster, binaries().await?).await?;
+    let mut groups = Groups::apply(&cluster, "stream").await?;
+    groups.run_over_stream(&cluster).await?;
     check_network_policies(&cluster, NAMESPACE, &["jobset-controller", RELAY]).await?;
-
-    let mut seconds = BTreeMap::<String, Vec<f64>>::new();
-    let before = reports(&cluster).await?;
-    for _ in 0..RESTARTS {
-        for (group, epoch) in &mut groups {
-            let took = restart(group, epoch).await?;
-            seconds.entry(group.namespace.clone()).or_default().push(took);
-        }
-    }
-    let carried = reports(&cluster).await? - before;
-    let wanted = RESTARTS * agents as u64;
-    ensure!(carried >= wanted, "the stream has carried {carried} reports, not {wanted}");
-    for (namespace, seconds) in seconds {
-        progress(&format!("{namespace}: from exit to last start {:.3} s (median of {RESTARTS})", median(seconds)));
-    }
-    no_watch_is_open(&cluster, &groups).await?;
+    groups.restart_over_stream(&cluster, RESTARTS).await?;
+    groups.watch_nothing(&cluster).await?;
 
     scale(&cluster, 0).await?;
-    for (group, epoch) in &mut groups {
-        let seconds = restart(group, epoch).await?;
-        progress(&format!("{} without relays: {seconds:.3} s", group.namespace));
-    }
+    groups.restart("without relays", 1).await?;
     scale(&cluster, 2).await?;
-    relays::have_agents(&cluster.client(), agents, install::LIMIT).await?;
-    no_watch_is_open(&cluster, &groups).await?;
-    for (group, epoch) in &mut groups {
-        restart(group, epoch).await?;
-    }
+    groups.run_over_stream(&cluster).await?;
+    groups.restart("with relays that have come back", 1).await?;
     cluster.stop().await
 }
 
+/// Groups whose agents were injected, one for each shape, with the epoch that each runs in.
+pub(super) struct Groups(Vec<(Group, i32)>);
+
+impl Groups {
+    /// Creates them in namespaces that begin so.
+    pub(super) async fn apply(cluster: &Cluster, prefix: &str) -> Result<Self> {
+        let mut groups = Vec::new();
+        for shape in ["Sidecar", "Supervisor"] {
+            let namespace = format!("{prefix}-{}", shape.to_lowercase());
+            let group = Group::apply(cluster, &namespace, SUPERVISED, |workload| workload.injected(shape)).await?;
+            groups.push((group, 1));
+        }
+        Ok(Self(groups))
+    }
+
+    /// Takes more groups in.
+    pub(super) fn join(&mut self, more: Self) {
+        self.0.extend(more.0);
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Group> {
+        self.0.iter().map(|(group, _)| group)
+    }
+
+    fn agents(&self) -> usize {
+        self.iter().map(|group| group.workers).sum()
+    }
+
+    /// Waits until all workers run, and all agents are connected to relays and watch nothing.
+    pub(super) async fn run_over_stream(&self, cluster: &Cluster) -> Result<()> {
+        for (group, epoch) in &self.0 {
+            group.runs_in_epoch(*epoch).await?;
+        }
+        relays::have_agents(&cluster.client(), self.agents(), install::LIMIT).await?;
+        self.watch_nothing(cluster).await
+    }
+
+    /// Restarts each group so often, and asserts that the stream has carried all reports.
+    pub(super) async fn restart_over_stream(&mut self, cluster: &Cluster, times: u64) -> Result<()> {
+        let before = reports(cluster).await?;
+        self.restart("over the stream", times).await?;
+        let carried = reports(cluster).await? - before;
+        let wanted = times * self.agents() as u64;
+        ensure!(carried >= wanted, "the stream has carried {carried} reports, not {wanted}");
+        Ok(())
+    }
+
+    /// Restarts each group so often.
+    pub(super) async fn restart(&mut self, how: &str, times: u64) -> Result<()> {
+        for (group, epoch) in &mut self.0 {
+            let mut seconds = Vec::new();
+            for _ in 0..times {
+                seconds.push(restart(group, epoch).await?);
+            }
+            let seconds = median(seconds);
+            progress(&format!("{} {how}: from exit to last start {seconds:.3} s (median of {times})", group.namespace));
+        }
+        Ok(())
+    }
+
+    /// Waits until no agent has a watch open: the audit log has the end of each.
+    pub(super) async fn watch_nothing(&self, cluster: &Cluster) -> Result<()> {
+        self.have_watches(cluster, 0).await
+    }
+
+    /// Waits until each agent has a watch open.
+    pub(super) async fn all_watch(&self, cluster: &Cluster) -> Result<()> {
+        self.have_watches(cluster, self.agents()).await
+    }
+
+    async fn have_watches(&self, cluster: &Cluster, wanted: usize) -> Result<()> {
+        wait::until_met(install::LIMIT, format!("{wanted} watches of agents"), || async {
+            let open = open_watches(cluster, self)?;
+            Ok(if open.len() == wanted { Check::Met(()) } else { Check::Unmet(format!("these are open: {open:?}")) })
+        })
+        .await
+    }
+}
+
 /// Reports of agents that the relays have received.
-async fn reports(cluster: &Cluster) -> Result<u64> {
+pub(super) async fn reports(cluster: &Cluster) -> Result<u64> {
     let name = r#"jobset_relay_messages_total{direction="from_agent",kind="report"}"#;
     relays::sum(&cluster.client(), name).await
 }
@@ -103,24 +152,15 @@ async fn restart(group: &Group, epoch: &mut i32) -> Result<f64> {
     Ok(last.time - exited)
 }
 
-/// Waits until no agent of the groups has a watch open: the audit log has the end of each.
-async fn no_watch_is_open(cluster: &Cluster, groups: &[(Group, i32)]) -> Result<()> {
-    wait::until_met(install::LIMIT, "the watches of all agents to end", || async {
-        let open = open_watches(cluster, groups)?;
-        Ok(if open.is_empty() { Check::Met(()) } else { Check::Unmet(format!("these are open: {open:?}")) })
-    })
-    .await
-}
-
 /// Watches of agents that have begun and not ended, by their id.
-fn open_watches(cluster: &Cluster, groups: &[(Group, i32)]) -> Result<BTreeMap<String, String>> {
+fn open_watches(cluster: &Cluster, groups: &Groups) -> Result<BTreeMap<String, String>> {
     let log = std::fs::read_to_string(cluster.dir().join("logs/audit.log")).context("cannot read the audit log")?;
     let mut open = BTreeMap::new();
     // The last line may be half written.
     for line in log.split_inclusive('\n').filter(|line| line.ends_with('\n') && line.contains("jobset-agent/")) {
         let event: Value = serde_json::from_str(line)?;
         let namespace = event["objectRef"]["namespace"].as_str().unwrap_or_default();
-        if event["verb"] != "watch" || !groups.iter().any(|(group, _)| group.namespace == namespace) {
+        if event["verb"] != "watch" || !groups.iter().any(|group| group.namespace == namespace) {
             continue;
         }
         let id = event["auditID"].as_str().unwrap_or_default().to_owned();

@@ -67,7 +67,7 @@ pub struct Cell {
     /// Name of the Pod; empty if it does not exist.
     pub pod: String,
     pub kind: CellKind,
-    /// The epoch that it reports, if any.
+    /// The epoch that it is in, if it is known.
     pub epoch: Option<i32>,
 }
 

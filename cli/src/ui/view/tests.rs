@@ -367,7 +367,7 @@ fn cell_kind_follows_from_pod(#[case] status: Value, #[case] epoch: Option<&str>
     let annotations = epoch.map(|epoch| json!({"jobset.sigs.k8s.io/epoch": epoch}));
     let pod: PartialPod = read(json!({
         "metadata": {"name": "a", "annotations": annotations}, "spec": {"containers": [{"name": "worker"}]}, "status": status}));
-    let epochs = Epochs { synced: 2, deprecated: 1, by_stream: false };
+    let epochs = Epochs { synced: 2, deprecated: 1, ..Epochs::default() };
     assert_eq!(CellKind::of(&PodNode::of(&pod, Some(epochs))), expected);
 }
 
@@ -375,6 +375,6 @@ fn cell_kind_follows_from_pod(#[case] status: Value, #[case] epoch: Option<&str>
 fn cell_of_pod_being_deleted_says_so() {
     let mut pod = pod("workers-0", 0, 2);
     pod.metadata.deletion_timestamp = read(json!("2026-11-22T10:00:00Z"));
-    let epochs = Epochs { synced: 2, deprecated: 1, by_stream: false };
+    let epochs = Epochs { synced: 2, deprecated: 1, ..Epochs::default() };
     assert_eq!(CellKind::of(&PodNode::of(&pod, Some(epochs))), CellKind::Deleting);
 }

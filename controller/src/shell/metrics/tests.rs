@@ -2,8 +2,8 @@ use std::sync::Arc;
 
 use RestartStrategy::{InPlaceRestart as InPlace, Recreate};
 use jobset_api::{
-    FailurePolicy, FailurePolicyAction, JobSet, JobSetSpec, RecentRestart, ReplicatedJobStatus, RestartStrategy,
-    conditions,
+    FailurePolicy, FailurePolicyAction, JobSet, JobSetSpec, LaterFields, RecentRestart, ReplicatedJobStatus,
+    RestartStrategy, conditions,
 };
 use jobset_rules::{Barrier, ExitClass, Fact, Trigger};
 use jobset_store::Key;
@@ -52,6 +52,7 @@ fn restarted_at(start: i64, completion: Option<i64>) -> JobSet {
         start_time: MicroTime(at(start)),
         completion_time: completion.map(|second| MicroTime(at(second))),
         message: String::new(),
+        later: LaterFields::new(),
     }];
     jobset
 }

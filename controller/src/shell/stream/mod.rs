@@ -24,7 +24,7 @@ use prometheus::Registry;
 use rustls_pki_types::ServerName;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::client::Workers;
 use super::retry_log::RetryLog;
@@ -42,7 +42,7 @@ type Reading = BoxFuture<'static, (Arc<Key>, kube::Result<Option<GroupSnapshot>>
 
 /// The sockets of the stream, which is open while this replica works.
 pub(super) struct Stream {
-    /// `None` if the feature gate is off: the stream never opens.
+    /// `None` without the feature gate, or without certificates: the stream never opens.
     setup: Option<Setup>,
     open: Option<Open>,
     workers: Workers,
@@ -63,15 +63,24 @@ struct Setup {
 }
 
 impl Setup {
-    fn of(args: &Args, registry: &Registry) -> anyhow::Result<Self> {
-        let identity = Identity::follow(args.stream.stream_cert_dir.clone()).context(
+    /// What the feature gate needs. A controller that nobody has given certificates has none of it, and says so: the gate is on by
+    /// default, and a controller installed by hand must start.
+    fn of(args: &Args, registry: &Registry) -> anyhow::Result<Option<Self>> {
+        if !args.feature_gates.agent_stream {
+            return Ok(None);
+        }
+        let Some(certificates) = args.stream.certificates() else {
+            info!("the agent stream is off: there are no certificates for relays (--stream-cert-dir)");
+            return Ok(None);
+        };
+        let identity = Identity::follow(certificates).context(
             "the feature gate AgentStream needs certificates (--stream-cert-dir): install them, or switch it off",
         )?;
         let namespace = args.election.leader_elect_resource_namespace.as_deref().unwrap_or("default");
         let host = format!("{}.{namespace}.svc", args.stream.relay_service);
         let server = ServerName::try_from(host).context("--relay-service is no DNS name")?;
         let relays = Relays::of(&args.stream, namespace);
-        Ok(Self { relays, server, identity, metrics: StreamMetrics::register(registry)? })
+        Ok(Some(Self { relays, server, identity, metrics: StreamMetrics::register(registry)? }))
     }
 
     fn open(&self, workers: &Workers, namespaces: watch::Receiver<BTreeSet<String>>) -> Open {
@@ -119,14 +128,13 @@ impl Open {
 }
 
 impl Stream {
-    /// The stream, which opens if its feature gate is on.
+    /// The stream, which opens if its feature gate is on and there are certificates for relays.
     ///
     /// # Errors
     /// The certificates cannot be read, or the name of the relays' Service is no DNS name.
     pub(super) fn of(args: &Args, workers: &Workers, registry: &Registry) -> anyhow::Result<Self> {
-        let is_on = args.feature_gates.agent_stream;
         Ok(Self {
-            setup: is_on.then(|| Setup::of(args, registry)).transpose()?,
+            setup: Setup::of(args, registry)?,
             open: None,
             workers: workers.clone(),
             reads: FuturesUnordered::new(),

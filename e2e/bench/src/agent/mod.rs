@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::Parser;
 use jobset_harness::cluster::Cluster;
-use jobset_harness::install::{install, install_with_stream};
+use jobset_harness::install::{install, install_without_stream};
 use jobset_harness::median::median;
 use jobset_harness::programs::{Architecture, Versions, shipped_binaries};
 use jobset_harness::progress::progress;
@@ -73,9 +73,9 @@ pub async fn run(options: &AgentOptions) -> Result<()> {
     }
     let cluster = cluster.cluster(NODES).await?;
     if options.stream {
-        install_with_stream(&cluster, &binaries).await?;
-    } else {
         install(&cluster, &binaries).await?;
+    } else {
+        install_without_stream(&cluster, &binaries).await?;
     }
 
     if options.trace {

@@ -36,6 +36,8 @@ enum Action {
         #[arg(long)]
         set: Option<programs::Set>,
     },
+    /// Builds agent, controller and relay of the commit that those of now have to work with.
+    Older,
     /// Builds the images of controller, webhook, agent and the demo's worker, as OCI archives.
     Images {
         /// What they run on. Default: this machine.
@@ -97,6 +99,7 @@ fn run(action: Action) -> Result<()> {
             [Helm::V3, Helm::V4].into_iter().try_for_each(|version| programs::ensure_helm(version).map(|_| ()))?;
             programs::ensure_kube_state_metrics().map(|_| ())
         }
+        Action::Older => block_on(async { programs::older_binaries().await.map(drop) }),
         Action::Images { architecture, tag } => block_on(images(architecture, tag.as_deref())),
         Action::Up(up) if up.detach => detach(),
         Action::Up(up) => block_on(own(up)),

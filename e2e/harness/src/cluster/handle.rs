@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use kube::{Client, Config};
 
 use super::components::kubelet_name;
+use super::enforcement::Enforcement;
 use super::holding::Owner;
 use super::layout::{Options, Ready, containerd_socket, supervisor_socket};
 use super::network;
@@ -154,6 +155,15 @@ impl Cluster {
     pub async fn unblock(&self) -> Result<()> {
         let rules = format!("add table ip {BLOCK}; delete table ip {BLOCK}");
         network::nft(&supervisor_socket(self.dir()), &rules).await
+    }
+
+    /// Enforces the NetworkPolicies of the cluster, those of later, too, until the result is dropped. Pods that no policy selects are not
+    /// touched.
+    ///
+    /// # Errors
+    /// When the API server does not answer, or `nft` refuses the rules.
+    pub async fn enforce_network_policies(&self) -> Result<Enforcement> {
+        Enforcement::start(self.client(), supervisor_socket(self.dir())).await
     }
 
     /// Stops the kubelet of a node; its containers go on.

@@ -3,6 +3,7 @@
 mod clients;
 mod go;
 mod kubernetes;
+mod older;
 mod own;
 mod sources;
 
@@ -23,6 +24,7 @@ pub use go::{
 };
 pub use jobset_release::Architecture;
 pub use kubernetes::{Kubernetes, Versions};
+pub use older::older_binaries;
 pub use own::{
     RustBinaries, SHIPPED_AGENT_PROFILE, SHIPPED_PROFILE, beside, build_programs, rust_binaries, shipped_binaries,
     shipped_controller, shipped_webhook,

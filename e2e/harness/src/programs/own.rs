@@ -1,7 +1,7 @@
 //! Builds this workspace's own binaries. `.cargo/config.toml` links them statically, so that an image needs nothing but the
 //! binary.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -42,7 +42,7 @@ pub const SHIPPED_AGENT_PROFILE: &str = "agent (fat LTO, size)";
 /// When cargo is missing or a build fails; the compiler's own words go to standard error.
 pub fn build_programs() -> Result<PathBuf> {
     let triple = Architecture::of_host()?.triple();
-    build(triple, "dev", &["--workspace", "--all-features", "--bins"])?;
+    build_own(triple, "dev", &["--workspace", "--all-features", "--bins"])?;
     Ok(paths::target().join(triple).join("debug"))
 }
 
@@ -86,7 +86,7 @@ pub async fn rust_binaries() -> Result<RustBinaries> {
 pub async fn shipped_binaries(architecture: Architecture) -> Result<RustBinaries> {
     blocking(move || {
         let triple = architecture.triple();
-        build(triple, "agent", &["-p", "jobset-agent", "--bin", "jobset-agent"])?;
+        build_own(triple, "agent", &["-p", "jobset-agent", "--bin", "jobset-agent"])?;
         let dir = build_release(triple)?;
         Ok(RustBinaries {
             agent: paths::target().join(triple).join("agent/jobset-agent"),
@@ -110,7 +110,7 @@ pub async fn shipped_webhook() -> Result<PathBuf> {
     blocking(|| Ok(build_release(Architecture::of_host()?.triple())?.join("jobset-webhook"))).await
 }
 
-async fn blocking<T: Send + 'static>(build: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+pub(super) async fn blocking<T: Send + 'static>(build: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     tokio::task::spawn_blocking(build).await.context("the build was aborted")?
 }
 
@@ -119,11 +119,24 @@ async fn blocking<T: Send + 'static>(build: impl FnOnce() -> Result<T> + Send + 
 fn build_release(triple: &str) -> Result<PathBuf> {
     let packages = ["jobset-controller", "jobset-webhook", "jobset-certs", "jobset-relay", "jobset-test-worker"];
     let selection: Vec<&str> = packages.iter().flat_map(|package| ["-p", package, "--bin", package]).collect();
-    build(triple, "release", &selection)?;
+    build_own(triple, "release", &selection)?;
     Ok(paths::target().join(triple).join("release"))
 }
 
-fn build(triple: &str, profile: &str, selection: &[&str]) -> Result<()> {
+/// Where cargo puts programs.
+pub(super) enum Output {
+    /// Into the target folder.
+    Shared,
+    /// Into a folder of their own. What they are made of is in the target folder, so that dependencies are built once.
+    Apart(PathBuf),
+}
+
+fn build_own(triple: &str, profile: &str, selection: &[&str]) -> Result<()> {
+    build(&paths::workspace(), &Output::Shared, triple, profile, selection)
+}
+
+/// Builds programs of a workspace.
+pub(super) fn build(workspace: &Path, output: &Output, triple: &str, profile: &str, selection: &[&str]) -> Result<()> {
     let start = Instant::now();
     progress(&format!("cargo build --profile {profile} {}", selection.join(" ")));
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -141,13 +154,16 @@ fn build(triple: &str, profile: &str, selection: &[&str]) -> Result<()> {
             cargo.env(linker, architecture.compiler()).env(format!("CC_{variable}"), architecture.compiler());
         }
     }
+    if let Output::Apart(folder) = output {
+        cargo.env("CARGO_BUILD_BUILD_DIR", paths::target()).env("CARGO_TARGET_DIR", folder);
+    }
     let status = cargo
         .args(["build", "--locked", "--quiet", "--profile", profile, "--target", triple])
         .args(selection)
         // Flags from the environment would replace those of .cargo/config.toml.
         .env_remove("RUSTFLAGS")
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
-        .current_dir(paths::workspace())
+        .current_dir(workspace)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .status()

@@ -44,3 +44,23 @@
 {{- fail (printf "certificates.certManager.duration %s must be longer than renewBefore %s" .duration .renewBefore) -}}
 {{- end -}}
 {{- end }}
+
+{{/* Bytes of a quantity, as in 1Gi, 512M or 1e9. */}}
+{{- define "jobset.bytes" -}}
+{{- $units := dict "m" 0.001 "" 1.0 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 "Ti" 1099511627776.0 -}}
+{{- $text := toString . -}}
+{{- $unit := regexFind "(m|k|M|G|T|Ki|Mi|Gi|Ti)$" $text -}}
+{{- printf "%.0f" (mulf (trimSuffix $unit $text | float64) (get $units $unit)) -}}
+{{- end }}
+
+{{/* A relay with more agents than its limit of memory holds would be killed again and again, with all its connections. An agent takes 22 kB
+     while thousands connect at once; the rest is for what waits to be sent. */}}
+{{- define "jobset.check-connections" -}}
+{{- $limit := dig "limits" "memory" "" (.resources | default dict) -}}
+{{- if $limit -}}
+{{- $most := divf (subf (include "jobset.bytes" $limit | float64) 64e6) 30e3 | floor | maxf 0.0 -}}
+{{- if gt (float64 .maxConnections) $most -}}
+{{- fail (printf "stream.relay.maxConnections %.0f is more than stream.relay.resources.limits.memory %v holds, which is %.0f: an agent takes 30 kB, and a relay 64 MB beside them" (float64 .maxConnections) $limit $most) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
