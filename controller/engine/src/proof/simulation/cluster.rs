@@ -185,6 +185,7 @@ impl SimulatedCluster {
         for round in 0..ROUNDS {
             self.worked = false;
             self.round()?;
+            self.check_told(round == 0)?;
             self.clock += 1_000;
             if self.exceeds_cluster() && round > ROUNDS / 4 {
                 // What the quota refuses is requested again and again.

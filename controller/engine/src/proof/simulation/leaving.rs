@@ -53,7 +53,8 @@ impl SimulatedCluster {
         };
         let pods = seen.pods().on_nodes(|_| true).into_iter();
         let leaving = pods.filter(|(uid, pod)| jobs.get(uid).is_some_and(|job| !stays(job, pod.index)));
-        let leaving = leaving.filter(|(_, pod)| pod.deleted_at.is_none() || pod.epoch.number() == Some(decided.synced_epoch));
+        let leaving =
+            leaving.filter(|(_, pod)| pod.deleted_at.is_none() || pod.epoch.number() == Some(decided.synced_epoch));
         leaving.map(|(_, pod)| pod.name.clone()).collect()
     }
 
