@@ -192,7 +192,8 @@ impl SimulatedCluster {
         let has_changed = |now: &AgentProcess| {
             (&before.agent, before.writing, before.write_due) != (&now.agent, now.writing, now.write_due)
         };
-        self.worked |= !self.network.hostility.is_on() || has_changed(&agent.process);
+        let watches = deeds.contains(&AgentDeed::Watch);
+        self.worked |= !self.network.hostility.is_on() || watches || has_changed(&agent.process);
         deeds.into_iter().try_for_each(|deed| self.carry_out_deed(uid, deed))
     }
 

@@ -16,8 +16,8 @@ use crate::{Now, RelayMessage};
 const HOSTILE: u8 = 3;
 /// Most statements and reports that a relay keeps to repeat them.
 const MOST_KEPT: usize = 64;
-/// Longest time in milliseconds for which an agent may not know what is stored. The simulation's steps are of 20 s where nothing
-/// else happens: the silence that an agent accepts takes two of them, and the watch that follows another.
+/// Longest time in milliseconds for which an agent may not know what is stored: twice the silence that it accepts, the watch that
+/// follows, and what the steps of the simulation add.
 const TOLD: i64 = 60_000;
 
 /// What a relay does to one of its agents.

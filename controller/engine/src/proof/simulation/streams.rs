@@ -222,6 +222,16 @@ impl SimulatedCluster {
         let Some(machine) = self.machines.get_mut(uid).filter(|machine| !machine.lost) else { return Ok(false) };
         let (pod, slot) = (machine.pod.clone(), machine.slot());
         let Some(process) = &mut machine.agent else { return Ok(false) };
+        let is_over = |timer: &mut i64| *timer <= clock;
+        let timer = if process.stream_deadline.take_if(is_over).is_some() {
+            Some(ChannelInput::StreamTimeout)
+        } else {
+            process.write_due.take_if(is_over).map(|_| ChannelInput::WriteDue)
+        };
+        if let Some(timer) = timer {
+            self.happens_to_agent(uid, timer)?;
+            return Ok(true);
+        }
         if process.link.is_none() && !self.network.is_cut && self.network.rng.u8(..4) != 0 {
             let known = process.entered.map(|epoch| process.report(epoch));
             process.link = Some(self.network.connect(&pod, uid, process.container, known, now));
@@ -261,19 +271,7 @@ impl SimulatedCluster {
             }
             break;
         }
-        let Some(process) = self.machines.get_mut(uid).and_then(|machine| machine.agent.as_mut()) else {
-            return Ok(false);
-        };
-        let is_over = |timer: &mut i64| *timer <= clock;
-        let input = if process.stream_deadline.take_if(is_over).is_some() {
-            ChannelInput::StreamTimeout
-        } else if process.write_due.take_if(is_over).is_some() {
-            ChannelInput::WriteDue
-        } else {
-            return Ok(false);
-        };
-        self.happens_to_agent(uid, input)?;
-        Ok(true)
+        Ok(false)
     }
 
     /// Whether an annotation is still due.
