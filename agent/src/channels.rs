@@ -84,14 +84,15 @@ pub struct Channels {
 /// What happens on the channels.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ChannelInput {
-    /// A statement of the leader came over the stream, and its signature was verified.
+    /// A statement of the leader about the JobSet of the agent came over the stream, and its signature was verified.
     Statement {
         /// Whether it names the nonce of the present connection's hello.
         is_answer: bool,
-        /// The JobSet and the number of its Pods; `None` for a sign of life.
-        group: Option<(JobSetState, u32)>,
+        state: JobSetState,
+        /// Number of Pods of the JobSet.
+        pods: u32,
     },
-    /// The connection of the stream has ended, or the leader gives no sign of life.
+    /// The connection of the stream has ended, or it brings no statements about the JobSet.
     Disconnected,
     /// The time of [`ChannelOutput::AwaitStream`] has elapsed.
     StreamTimeout,
@@ -153,7 +154,7 @@ impl Channels {
     /// Takes one input and returns what follows.
     pub fn step(&mut self, input: ChannelInput) -> Vec<ChannelOutput> {
         match input {
-            ChannelInput::Statement { is_answer, group } => self.on_statement(is_answer, group),
+            ChannelInput::Statement { is_answer, state, pods } => self.on_statement(is_answer, state, pods),
             ChannelInput::Disconnected => self.on_disconnected(),
             ChannelInput::StreamTimeout => self.on_stream_timeout(),
             ChannelInput::Watched(input) => self.on_watched(input),
@@ -163,9 +164,11 @@ impl Channels {
         }
     }
 
-    fn on_statement(&mut self, is_answer: bool, group: Option<(JobSetState, u32)>) -> Vec<ChannelOutput> {
+    fn on_statement(&mut self, is_answer: bool, state: JobSetState, pods: u32) -> Vec<ChannelOutput> {
         let mut outputs = Vec::new();
-        let Some((state, pods)) = group.filter(|_| is_answer || self.is_consistent) else { return outputs };
+        if !is_answer && !self.is_consistent {
+            return outputs;
+        }
         self.is_consistent = true;
         self.pods = pods;
         if is_answer && self.stream != Stream::Live {

@@ -7,7 +7,7 @@
 //!   [`watch`] on the JobSet, the answer to a [`report`], [`signals`], the exit of the [`worker`], the timer) and carries out
 //!   its outputs.
 //! - [`channels`] decides, as pure, what goes over the [`stream`] to a relay and what through the API server. [`transport`]
-//!   carries that out. [`liveness`] judges whether the leading controller is there.
+//!   carries that out. [`liveness`] judges which statements count, and whether the relay passes them on.
 //! - [`annotation`] is what a report tells beside the epoch: when the agent started, and how its worker failed.
 //! - [`connect`] makes the client, which authenticates with the [`token`]. [`backoff`] and `watch_backoff` space out retries.
 //! - [`probe`] shows the [`barrier`] to the kubelet. [`epoch_file`] shows the epoch to the worker.
@@ -30,6 +30,7 @@ pub mod jobset;
 pub mod liveness;
 pub mod output;
 pub mod probe;
+mod relay_address;
 pub mod report;
 pub mod request_failure;
 pub mod run;

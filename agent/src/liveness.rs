@@ -1,19 +1,32 @@
-//! Whether the leading controller is alive, by the times of the statements that it signs.
+//! What one connection of the stream has heard, and whether its relay passes on what the leading controller says.
 //!
-//! The clocks of nodes differ, so the agent compares how much time has passed here and there since the answer to its hello. That
-//! answer names the nonce, so it cannot be an old one. A relay that repeats old statements keeps no leader alive.
+//! A relay may drop, delay, reorder and repeat statements. Three rules bound what that costs an agent:
+//!
+//! - A statement counts for the JobSet that it names alone. The leader repeats the state of each JobSet, so a relay that withholds
+//!   an epoch has to withhold each statement about the JobSet, and the agent relies on the API server soon.
+//! - A statement is as old as its time says. The clocks of nodes differ, so the agent compares how much time has passed here and
+//!   there since the answer to its hello, which names the nonce and so cannot be an old one.
+//! - No statement was made later than it has arrived. One that seems so corrects that comparison: a leader whose clock is ahead of
+//!   the last one's gives no relay more time.
+//!
+//! So an agent hears of a state within twice the silence that it accepts: the answer may be late by one, and all that follows by
+//! another. Each leader that follows on the same connection may add one more, and the connection ends within an hour.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tokio::time::Instant;
+use jobset_stream::message::{GroupState, Nonce, Statement};
 
-/// The signs of life on one connection.
-#[derive(Clone, Copy, Debug)]
+use crate::channels::ChannelInput;
+use crate::decide::JobSetState;
+
+/// The statements on one connection.
+#[derive(Clone, Debug)]
 pub struct Liveness {
-    /// When the connection began, or the answer came.
-    since: Instant,
-    /// Time of the leader in the answer, in milliseconds.
-    leader_since: Option<i64>,
+    jobset_uid: String,
+    /// That of the hello.
+    nonce: Nonce,
+    /// A time of the leader in milliseconds, and when a statement of that time had been made at the latest, by the clock of the agent.
+    reference: Option<(i64, Instant)>,
     /// The newest time of the leader.
     newest: i64,
     /// When the newest statement must have been made, by the clock of the agent.
@@ -22,70 +35,50 @@ pub struct Liveness {
 }
 
 impl Liveness {
-    /// A connection that begins now. A leader that gives no sign of life for `silence` does not count.
-    pub fn new(now: Instant, silence: Duration) -> Self {
-        Self { since: now, leader_since: None, newest: i64::MIN, alive_at: now, silence }
+    /// A connection that begins now, whose hello has this nonce. A relay that passes on nothing about the JobSet with this UID for
+    /// `silence` does not count.
+    pub fn new(jobset_uid: String, nonce: Nonce, now: Instant, silence: Duration) -> Self {
+        Self { jobset_uid, nonce, reference: None, newest: i64::MIN, alive_at: now, silence }
     }
 
-    /// Takes a statement of the leader, made at `time` by its clock in milliseconds.
-    pub fn on_statement(&mut self, time: i64, is_answer: bool, now: Instant) {
-        if is_answer && self.leader_since.is_none() {
-            (self.since, self.leader_since) = (now, Some(time));
+    /// Takes a statement that the leader has signed. Returns what the channels of the agent have to know: nothing if it is a sign
+    /// of life, the answer to another hello, or about another JobSet. An agent whose hello the relay has changed hears of another.
+    pub fn hear(&mut self, statement: Statement, now: Instant) -> Option<ChannelInput> {
+        let Statement { time, nonce, group, repeats } = statement;
+        let is_answer = nonce.as_ref() == Some(&self.nonce);
+        let is_for_another = nonce.is_some() && !is_answer;
+        if is_for_another || group.as_ref().is_some_and(|group| group.uid != self.jobset_uid) {
+            return None;
         }
-        let Some(leader_since) = self.leader_since.filter(|_| time > self.newest) else { return };
-        self.newest = time;
-        let passed = u64::try_from(time.saturating_sub(leader_since)).unwrap_or(0);
-        let made_at = self.since.checked_add(Duration::from_millis(passed)).unwrap_or(now);
-        self.alive_at = self.alive_at.max(made_at.min(now));
+        // A leader of the release before does not repeat states, so its signs of life have to do.
+        if group.is_some() || !repeats {
+            self.note(time, is_answer && group.is_some(), now);
+        }
+        let GroupState { uid, synced, deprecated, failed, bypass, pods } = group?;
+        let state = JobSetState { uid, synced, deprecated, failed, bypass };
+        Some(ChannelInput::Statement { is_answer, state, pods })
     }
 
-    /// When the leader no longer counts, unless it gives another sign of life.
+    /// Takes the time of a statement that counts.
+    fn note(&mut self, time: i64, is_answer: bool, now: Instant) {
+        if is_answer && self.reference.is_none() {
+            self.reference = Some((time, now));
+        }
+        let Some((reference, at)) = self.reference.filter(|_| time > self.newest) else { return };
+        self.newest = time;
+        let passed = Duration::from_millis(u64::try_from(time.saturating_sub(reference)).unwrap_or(0));
+        let made_at = at.checked_add(passed).unwrap_or(now).min(now);
+        if made_at == now {
+            self.reference = Some((time, now));
+        }
+        self.alive_at = self.alive_at.max(made_at);
+    }
+
+    /// When the relay no longer counts, unless it passes on another statement.
     pub fn deadline(&self) -> Instant {
         self.alive_at + self.silence
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SILENCE: Duration = Duration::from_secs(10);
-
-    fn after(start: Instant, seconds: u64) -> Instant {
-        start + Duration::from_secs(seconds)
-    }
-
-    #[test]
-    fn statements_extend_the_life_whatever_the_clock_of_the_leader() {
-        let start = Instant::now();
-        let mut liveness = Liveness::new(start, SILENCE);
-        assert_eq!(liveness.deadline(), after(start, 10));
-        liveness.on_statement(-5_000, true, after(start, 2));
-        assert_eq!(liveness.deadline(), after(start, 12));
-        liveness.on_statement(-2_000, false, after(start, 5));
-        assert_eq!(liveness.deadline(), after(start, 15));
-    }
-
-    #[test]
-    fn broadcast_before_the_answer_is_no_sign_of_life() {
-        let start = Instant::now();
-        let mut liveness = Liveness::new(start, SILENCE);
-        liveness.on_statement(7_000, false, after(start, 5));
-        assert_eq!(liveness.deadline(), after(start, 10));
-    }
-
-    #[test]
-    fn statement_that_is_repeated_or_late_keeps_no_leader_alive() {
-        let start = Instant::now();
-        let mut liveness = Liveness::new(start, SILENCE);
-        liveness.on_statement(1_000, true, start);
-        liveness.on_statement(1_000, false, after(start, 9));
-        assert_eq!(liveness.deadline(), after(start, 10));
-        // Made three seconds after the answer, and delivered much later.
-        liveness.on_statement(4_000, false, after(start, 9));
-        assert_eq!(liveness.deadline(), after(start, 13));
-        // A clock that runs ahead does not reach into the future.
-        liveness.on_statement(1_000_000, false, after(start, 9));
-        assert_eq!(liveness.deadline(), after(start, 19));
-    }
-}
+mod tests;

@@ -44,7 +44,8 @@ pub async fn run(config: Config, start: Annotation, signals: &mut Signals) -> Re
     probe::start(&config.barrier_ports, &config.barrier_paths, &barrier).await?;
 
     let client = connect().await?;
-    let transport = Transport::start(client, config.names.clone(), Arc::new(start), config.relay.clone());
+    let Config { names, jobset_uid, relay, .. } = config.clone();
+    let transport = Transport::start(client, names, jobset_uid, Arc::new(start), relay);
     let (sender, mut finished) = mpsc::channel(1);
     let ready = VecDeque::new();
     let mut executor = Executor { config, transport, finished: sender, ready, timer: None, worker: None, exit: None };

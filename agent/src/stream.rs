@@ -1,7 +1,8 @@
 //! The client of the agent stream: one TLS connection to a relay at a time, for as long as the agent runs.
 //!
 //! The files with token and CA are read for each connection. A connection that fails, ends, or on which the leader is silent, is
-//! followed by another after a wait with jitter: thousands of agents may lose theirs in the same second.
+//! followed by another after a wait with jitter: thousands of agents may lose theirs in the same second. A connection shows who
+//! the relay is when it begins, so it ends when the file with the CA changes, and within an hour.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,24 +11,32 @@ use std::time::Duration;
 
 use jobset_protocol::agent::{RELAY_CA, RELAY_TOKEN};
 use jobset_stream::frame::{Reader, Writer};
-use jobset_stream::message::{FromAgent, GroupState, Nonce, Report, Statement, ToAgent};
+use jobset_stream::message::{FromAgent, Nonce, Report, ToAgent};
 use jobset_stream::signature::{LeaderCertificate, SignatureError};
 use jobset_stream::tls::{Authorities, TlsError, provider};
 use jobset_stream::{AGENT_FRAME, SILENCE};
 use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, interval, sleep_until, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 
 use crate::args::Relay;
 use crate::backoff::exponential;
-use crate::channels::ChannelInput;
-use crate::decide::JobSetState;
+use crate::channels::{CONNECTING_TIMEOUT, ChannelInput, STREAM_TIMEOUT};
 use crate::liveness::Liveness;
+use crate::relay_address::full_address;
 
-/// Time limit for a connection and its handshake: as long as a relay may be silent later.
+/// Time limit for a connection.
 const CONNECT_TIMEOUT: Duration = SILENCE;
+/// Time limit for its handshake, as relays have it. Thousands of agents that connect at once are served in turn. Those that give
+/// up begin again behind all others, so an agent keeps its turn, and watches its JobSet meanwhile if that takes long.
+const HANDSHAKE_TIMEOUT: Duration = jobset_stream::HANDSHAKE_TIME;
+/// Longest life of a connection. The shortest is three quarters of it, so that agents that have connected at once do not connect
+/// again at once.
+const LONGEST_LIFE: Duration = Duration::from_hours(1);
+/// How often the file with the CA is looked at.
+const LOOK: Duration = Duration::from_secs(10);
 /// Longest first wait before another connection, and longest wait of all. The wait is drawn from zero to that.
 const RECONNECT_FIRST: Duration = Duration::from_secs(1);
 const RECONNECT_CAP: Duration = Duration::from_mins(1);
@@ -40,10 +49,26 @@ pub enum Progress {
     Connecting,
     /// The last connection has failed or ended.
     Unconnected,
-    /// A relay is there. Thousands of agents that connect at once are served in turn.
+    /// Something listens there: a relay that serves others first, or one that stands still.
     Connected,
+    /// A relay has shown who it is. The leader answers thousands of agents that connect at once in turn.
+    Secured,
     /// A relay has answered the hello: it has no leader behind it.
     Leaderless,
+}
+
+impl Progress {
+    /// Until when an agent that waits since then waits for the stream, which has come so far at this time. Each step shows that the
+    /// relay is at work, and the next one may take as long as a relay may be silent.
+    pub(crate) fn deadline(self, since: Instant, at: Instant) -> Instant {
+        match self {
+            Self::Connecting => since + CONNECTING_TIMEOUT,
+            Self::Unconnected => since + STREAM_TIMEOUT,
+            Self::Connected | Self::Secured => at.max(since) + SILENCE,
+            // It answers a hello so, and it says so when the leader is gone.
+            Self::Leaderless => at.max(since),
+        }
+    }
 }
 
 /// What a relay has to know of the agent whenever it connects.
@@ -53,6 +78,14 @@ pub struct Present {
     pub report: Option<Report>,
     /// Whether the agent relies on the API server because an earlier connection has ended.
     pub fell_back: bool,
+}
+
+/// The JobSet of an agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobSetName {
+    pub name: String,
+    /// Its UID. Statements about others do not count.
+    pub uid: String,
 }
 
 /// Why a connection has ended.
@@ -66,11 +99,11 @@ pub enum StreamError {
     /// The connection, the handshake or a frame has failed.
     #[error(transparent)]
     Connection(#[from] io::Error),
-    #[error("no connection within {} s", CONNECT_TIMEOUT.as_secs())]
-    Timeout,
+    #[error("no connection within {} s", .0.as_secs())]
+    Timeout(Duration),
     #[error("the relay has closed the connection")]
     Closed,
-    #[error("the leading controller has given no sign of life for {} s", SILENCE.as_secs())]
+    #[error("the relay has passed on nothing about the JobSet for {} s", SILENCE.as_secs())]
     Silence,
     #[error("what the relay has sent is not from the leading controller")]
     Signature(#[from] SignatureError),
@@ -79,13 +112,24 @@ pub enum StreamError {
     NoLeader,
     #[error("the system has no random numbers")]
     Random,
+    #[error("the CA of the relays has been replaced")]
+    AuthoritiesReplaced,
+    #[error("the connection is old")]
+    Old,
+}
+
+impl StreamError {
+    /// Whether the agent has ended the connection although nothing is wrong. The next one follows at once.
+    fn is_planned(&self) -> bool {
+        matches!(self, Self::AuthoritiesReplaced | Self::Old)
+    }
 }
 
 /// Keeps a connection to a relay. Sends what comes over it, and [`ChannelInput::Disconnected`] when it has ended; ends with the
 /// receiver of `inputs`. `present` has what to tell the relay: at the beginning, and whenever it changes.
 pub async fn run(
     relay: Relay,
-    jobset: String,
+    jobset: JobSetName,
     mut present: watch::Receiver<Present>,
     inputs: mpsc::Sender<ChannelInput>,
     progress: watch::Sender<Progress>,
@@ -108,15 +152,17 @@ pub async fn run(
         } else {
             tracing::debug!(relay, cause, "no stream");
         }
-        let longest = exponential(failures, RECONNECT_FIRST, RECONNECT_CAP);
-        tokio::time::sleep(longest.mul_f64(fastrand::f64())).await;
+        if !error.is_planned() {
+            let longest = exponential(failures, RECONNECT_FIRST, RECONNECT_CAP);
+            tokio::time::sleep(longest.mul_f64(fastrand::f64())).await;
+        }
     }
 }
 
 /// One connection, from its beginning to its end. Returns `Ok` when the agent ends.
 async fn converse(
     relay: &Relay,
-    jobset: &str,
+    jobset: &JobSetName,
     present: &mut watch::Receiver<Present>,
     inputs: &mpsc::Sender<ChannelInput>,
     progress: &watch::Sender<Progress>,
@@ -126,27 +172,31 @@ async fn converse(
     let token =
         std::fs::read_to_string(&token_path).map_err(|source| StreamError::Token { path: token_path, source })?;
     let ca = relay.folder.join(RELAY_CA);
+    // Before the CA that counts: one that comes in between is noticed.
+    let ca_pem = std::fs::read(&ca).ok();
     let authorities = Authorities::read(&ca)?;
-    let until = Instant::now() + CONNECT_TIMEOUT;
-    let connect = timeout_at(until, TcpStream::connect(&relay.address));
-    let tcp = connect.await.map_err(|_| StreamError::Timeout)??;
+    let connect = timeout(CONNECT_TIMEOUT, TcpStream::connect(full_address(&relay.address)));
+    let tcp = connect.await.map_err(|_| StreamError::Timeout(CONNECT_TIMEOUT))??;
     progress.send_replace(Progress::Connected);
     tcp.set_nodelay(true)?;
     let connector = TlsConnector::from(Arc::new(authorities.agent()?));
     let nonce = Nonce::random(provider().secure_random).map_err(|_| StreamError::Random)?;
-    let handshake = timeout_at(until, connector.connect(relay.name.clone(), tcp));
-    let mut liveness = Liveness::new(Instant::now(), SILENCE);
-    let connection = handshake.await.map_err(|_| StreamError::Timeout)??;
+    let handshake = timeout(HANDSHAKE_TIMEOUT, connector.connect(relay.name.clone(), tcp));
+    let connection = handshake.await.map_err(|_| StreamError::Timeout(HANDSHAKE_TIMEOUT))??;
+    progress.send_replace(Progress::Secured);
+    let mut liveness = Liveness::new(jobset.uid.clone(), nonce.clone(), Instant::now().into_std(), SILENCE);
     let (source, sink) = tokio::io::split(connection);
     let (mut reader, mut writer) = (Reader::new(source, AGENT_FRAME), Writer::new(sink, AGENT_FRAME));
     let Present { report, fell_back } = present.borrow_and_update().clone();
     let token = token.trim().to_owned();
-    let hello = FromAgent::Hello { token, jobset: jobset.to_owned(), nonce: nonce.clone(), report, fell_back };
+    let hello = FromAgent::Hello { token, jobset: jobset.name.clone(), nonce, report, fell_back };
     writer.send(&hello).await?;
     let mut leader = None;
+    let end = Instant::now() + LONGEST_LIFE.mul_f64(1.0 - fastrand::f64() / 4.0);
+    let mut looks = interval(LOOK);
     loop {
         let message = tokio::select! {
-            message = timeout_at(liveness.deadline(), reader.next::<ToAgent>()) => message,
+            message = timeout_at(liveness.deadline().into(), reader.next::<ToAgent>()) => message,
             changed = present.changed() => {
                 if changed.is_err() {
                     return Ok(());
@@ -157,6 +207,13 @@ async fn converse(
                 }
                 continue;
             }
+            _ = looks.tick() => {
+                if std::fs::read(&ca).ok() != ca_pem {
+                    return Err(StreamError::AuthoritiesReplaced);
+                }
+                continue;
+            }
+            () = sleep_until(end) => return Err(StreamError::Old),
         };
         match message.map_err(|_| StreamError::Silence)??.ok_or(StreamError::Closed)? {
             ToAgent::Leader(chain) => {
@@ -172,25 +229,14 @@ async fn converse(
             }
             ToAgent::Signed(signed) => {
                 let leader = leader.as_ref().ok_or(StreamError::NoLeader)?;
-                let Statement { time, nonce: answered, group } = leader.open(&signed)?;
-                let is_answer = answered.as_ref() == Some(&nonce);
-                if answered.is_some() && !is_answer {
-                    continue;
-                }
-                liveness.on_statement(time, is_answer, Instant::now());
-                *was_live |= is_answer;
-                let input = ChannelInput::Statement { is_answer, group: group.map(state) };
+                let Some(input) = liveness.hear(leader.open(&signed)?, Instant::now().into_std()) else { continue };
+                *was_live |= matches!(input, ChannelInput::Statement { is_answer: true, .. });
                 if inputs.send(input).await.is_err() {
                     return Ok(());
                 }
             }
         }
     }
-}
-
-fn state(group: GroupState) -> (JobSetState, u32) {
-    let GroupState { uid, synced, deprecated, failed, bypass, pods } = group;
-    (JobSetState { uid, synced, deprecated, failed, bypass }, pods)
 }
 
 /// The error with its sources.

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jobset_protocol::agent::annotation_delays;
-use jobset_stream::SILENCE;
 use jobset_stream::message::Report;
 use kube::Client;
 use tokio::sync::{mpsc, watch};
@@ -13,9 +12,9 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::annotation::Annotation;
 use crate::args::{Names, Relay};
-use crate::channels::{CONNECTING_TIMEOUT, ChannelInput, ChannelOutput, Channels, STREAM_TIMEOUT};
+use crate::channels::{ChannelInput, ChannelOutput, Channels};
 use crate::decide::Input;
-use crate::stream::{self, Present, Progress};
+use crate::stream::{self, JobSetName, Present, Progress};
 use crate::worker_exit::WorkerExit;
 use crate::{report, watch as jobset_watch};
 
@@ -42,14 +41,27 @@ pub struct Transport {
     progress: watch::Receiver<Progress>,
     /// Since when the agent waits for the stream.
     awaited_since: Option<Instant>,
+    /// When the stream came as far as it has come.
+    progressed_at: Instant,
     stream_deadline: Option<Instant>,
     write_due: Option<Instant>,
 }
 
 impl Transport {
-    /// Starts the channels of an agent: the watch, or the stream if there are relays.
-    pub fn start(client: Client, names: Names, start: Arc<Annotation>, relay: Option<Relay>) -> Self {
-        let (channels, first) = Channels::new(relay.is_some());
+    /// Starts the channels of an agent: the watch, or the stream if there are relays. An agent that does not know the UID of its
+    /// JobSet does not use them: a relay could tell it of another JobSet.
+    pub fn start(
+        client: Client,
+        names: Names,
+        jobset_uid: Option<String>,
+        start: Arc<Annotation>,
+        relay: Option<Relay>,
+    ) -> Self {
+        if relay.is_some() && jobset_uid.is_none() {
+            tracing::warn!("the relays are not used: they need the UID of the JobSet; set JOBSET_UID");
+        }
+        let stream = relay.zip(jobset_uid);
+        let (channels, first) = Channels::new(stream.is_some());
         let (progress, progressed) = watch::channel(Progress::default());
         let mut transport = Self {
             channels,
@@ -64,12 +76,14 @@ impl Transport {
             stream: JoinSet::new(),
             progress: progressed,
             awaited_since: None,
+            progressed_at: Instant::now(),
             stream_deadline: None,
             write_due: None,
         };
-        if let Some(relay) = relay {
+        if let Some((relay, uid)) = stream {
             let (sender, present) = watch::channel(Present::default());
-            let (jobset, inputs) = (transport.names.jobset.clone(), transport.inputs.0.clone());
+            let jobset = JobSetName { name: transport.names.jobset.clone(), uid };
+            let inputs = transport.inputs.0.clone();
             transport.stream.spawn(stream::run(relay, jobset, present, inputs, progress));
             transport.present = Some(sender);
         }
@@ -84,7 +98,10 @@ impl Transport {
                 biased;
                 Some(input) = self.inputs.1.recv() => return input,
                 Some(input) = self.watched.1.recv() => return ChannelInput::Watched(input),
-                Ok(()) = self.progress.changed() => self.set_stream_deadline(),
+                Ok(()) = self.progress.changed() => {
+                    self.progressed_at = Instant::now();
+                    self.set_stream_deadline();
+                }
                 () = until(self.stream_deadline) => {
                     (self.stream_deadline, self.awaited_since) = (None, None);
                     return ChannelInput::StreamTimeout;
@@ -153,15 +170,9 @@ impl Transport {
         None
     }
 
-    /// A relay that is there may be silent as long as one that has answered, unless it says that nobody leads.
     fn set_stream_deadline(&mut self) {
-        let progress = *self.progress.borrow_and_update();
-        self.stream_deadline = self.awaited_since.map(|since| match progress {
-            Progress::Connecting => since + CONNECTING_TIMEOUT,
-            Progress::Unconnected => since + STREAM_TIMEOUT,
-            Progress::Connected => since + SILENCE,
-            Progress::Leaderless => Instant::now(),
-        });
+        let (progress, at) = (*self.progress.borrow_and_update(), self.progressed_at);
+        self.stream_deadline = self.awaited_since.map(|since| progress.deadline(since, at));
     }
 
     /// Sets what the hello of a later connection says. The present connection sends nothing.

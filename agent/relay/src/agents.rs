@@ -16,10 +16,11 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::codec::LengthDelimitedCodecError;
+use tokio_util::either::Either;
 use tracing::{debug, info};
 
 use crate::auth::authenticator::now;
-use crate::counted::{ByteCounters, Counted};
+use crate::counted::{ByteCounters, Counted, WithinRecord};
 use crate::hub::{self, Bell, Turn};
 use crate::limits::{
     FRAME_TIME, HANDSHAKE_TIME, Limit, MESSAGE_BURST, MESSAGE_RATE, NAME_BYTES, NONCE_BYTES, TokenBucket,
@@ -41,6 +42,7 @@ type AgentWriter = Writer<WriteHalf<Stream>>;
 struct Introduction {
     reader: AgentReader,
     writer: AgentWriter,
+    within_record: WithinRecord,
     token: String,
     jobset: String,
     nonce: Nonce,
@@ -133,6 +135,10 @@ fn note_refused(peer: SocketAddr, limit: Limit, shared: &Shared) {
 
 /// The hello.
 async fn introduce(stream: Stream) -> Result<Introduction, Closed> {
+    let within_record = match &stream {
+        Either::Left(tls) => tls.get_ref().0.within_record(),
+        Either::Right(plain) => plain.within_record(),
+    };
     let (read, write) = tokio::io::split(stream);
     let (mut reader, writer) = (Reader::new(read, AGENT_FRAME), Writer::new(write, AGENT_FRAME));
     let hello = reader.next().await.map_err(Closed::of)?;
@@ -144,7 +150,7 @@ async fn introduce(stream: Stream) -> Result<Introduction, Closed> {
     if !is_short || !report.as_ref().is_none_or(Report::is_permitted) {
         return Err(Closed::Limit(Limit::Protocol));
     }
-    Ok(Introduction { reader, writer, token, jobset, nonce, report, fell_back })
+    Ok(Introduction { reader, writer, within_record, token, jobset, nonce, report, fell_back })
 }
 
 /// Finds out who the agent is, and registers it.
@@ -153,7 +159,7 @@ async fn admit(
     peer: SocketAddr,
     shared: &Arc<Shared>,
 ) -> Result<(Member, AgentReader, AgentWriter, Duration), Option<Closed>> {
-    let Introduction { reader, writer, token, jobset, nonce, report, fell_back } = introduction;
+    let Introduction { reader, writer, within_record, token, jobset, nonce, report, fell_back } = introduction;
     let metrics = &shared.metrics;
     metrics.message(Direction::FromAgent, "hello");
     let identity = shared.authenticator.authenticate(&token).await.map_err(|rejection| {
@@ -172,7 +178,7 @@ async fn admit(
     if fell_back {
         metrics.fallbacks.inc();
     }
-    Ok((Member { number, bell, shared: Arc::clone(shared) }, reader, writer, life))
+    Ok((Member { number, bell, within_record, shared: Arc::clone(shared) }, reader, writer, life))
 }
 
 /// How long a connection lasts whose token is valid for so many seconds: until some time in the last tenth of it, so that agents
@@ -186,6 +192,7 @@ fn life(seconds: i64, chance: f64) -> Duration {
 struct Member {
     number: u64,
     bell: Bell,
+    within_record: WithinRecord,
     shared: Arc<Shared>,
 }
 
@@ -209,7 +216,8 @@ impl Member {
         let mut is_waiting = false;
         loop {
             let Ok(next) = timeout(FRAME_TIME, reader.next()).await else {
-                let is_within = reader.is_within_frame();
+                // A frame whose record is not whole has no bytes that the reader could know of.
+                let is_within = reader.is_within_frame() || self.within_record.get();
                 if is_waiting && is_within {
                     return Some(Closed::Limit(Limit::Frame));
                 }

@@ -3,16 +3,21 @@
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jobset_program::log_limit;
 use jobset_program::server::{Connection, Secured, Service, Unserved};
-use jobset_stream::CONTROLLER_FRAME;
 use jobset_stream::frame::{Reader, Writer};
 use jobset_stream::message::ToRelay;
+use jobset_stream::tls::{Identity, TlsError};
+use jobset_stream::{CONTROLLER_FRAME, SILENCE};
+use rustls::pki_types::CertificateDer;
 use tokio::io::{ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
-use tokio::time::sleep;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
+use tokio_util::either::Either;
 use tracing::info;
 
 use crate::agents::DRAIN;
@@ -22,18 +27,40 @@ use crate::metrics::{Direction, EVENTS};
 use crate::shared::Shared;
 use crate::tls::CurrentTls;
 
+/// How often the certificate of a controller is verified again: it may have expired.
+const VERIFY: Duration = Duration::from_mins(1);
+
 type Stream = Secured<Counted<TcpStream>>;
 
 /// The port for controllers.
 pub(crate) struct Controllers {
     tls: CurrentTls,
+    identity: watch::Receiver<Arc<Identity>>,
+    /// The DNS name in the certificates of controllers.
+    name: String,
     counters: ByteCounters,
     shared: Arc<Shared>,
 }
 
 impl Controllers {
-    pub(crate) fn new(tls: CurrentTls, shared: Arc<Shared>) -> Self {
-        Self { tls, counters: shared.metrics.bytes(Direction::FromController, Direction::ToController), shared }
+    pub(crate) fn new(
+        identity: watch::Receiver<Arc<Identity>>,
+        name: String,
+        shared: Arc<Shared>,
+    ) -> Result<Self, TlsError> {
+        let of_port = name.clone();
+        let tls = CurrentTls::new(identity.clone(), move |it: &Identity| it.server_of(&of_port))?;
+        let counters = shared.metrics.bytes(Direction::FromController, Direction::ToController);
+        Ok(Self { tls, identity, name, counters, shared })
+    }
+
+    /// Waits until a controller with these certificates would not be let in any more.
+    async fn revoked(&self, chain: &[CertificateDer<'static>]) {
+        let mut identity = self.identity.clone();
+        while identity.borrow_and_update().admits(&self.name, chain) {
+            // Without a sender, the identity stays as it is.
+            let _ = timeout(VERIFY, identity.changed()).await.unwrap_or(Ok(()));
+        }
     }
 }
 
@@ -55,6 +82,10 @@ impl Service for Controllers {
         let (number, bell) = shared.hub().connect();
         info!(%peer, "a controller has connected");
         let speaker = Speaker { number, bell, shared };
+        let chain = match &stream {
+            Either::Left(tls) => tls.get_ref().1.peer_certificates().unwrap_or_default().to_vec(),
+            Either::Right(_) => Vec::new(),
+        };
         let (read, write) = tokio::io::split(stream);
         let (mut reader, mut writer) = (Reader::new(read, CONTROLLER_FRAME), Writer::new(write, CONTROLLER_FRAME));
         let drained = async {
@@ -64,6 +95,7 @@ impl Service for Controllers {
         let reason = tokio::select! {
             reason = speaker.read(&mut reader) => reason,
             reason = speaker.write(&mut writer) => reason,
+            () = self.revoked(&chain) => "its certificate is not valid any more".to_owned(),
             () = drained => "the relay shuts down".to_owned(),
         };
         info!(%peer, reason, "the connection of a controller has ended");
@@ -86,7 +118,11 @@ struct Speaker {
 impl Speaker {
     async fn read(&self, reader: &mut Reader<ReadHalf<Stream>>) -> String {
         loop {
-            let message: ToRelay = match reader.next().await {
+            // Agents are told at once that nobody leads, instead of waiting for a leader whose machine is gone.
+            let Ok(next) = timeout(SILENCE, reader.next()).await else {
+                return format!("the controller has been silent for {} s", SILENCE.as_secs());
+            };
+            let message: ToRelay = match next {
                 Ok(Some(message)) => message,
                 Ok(None) => return "the controller has ended it".to_owned(),
                 Err(error) => return error.to_string(),

@@ -6,7 +6,7 @@ use jobset_program::server::{self, places::Size};
 use tokio::time::Instant;
 
 /// How long a connection has for its TLS handshake, and then for the hello: as long as an agent waits for a relay.
-pub const HANDSHAKE_TIME: Duration = jobset_stream::SILENCE;
+pub const HANDSHAKE_TIME: Duration = jobset_stream::HANDSHAKE_TIME;
 /// Connections of a port that have not shown who they are. More wait in the backlog of the port: an agent needs milliseconds, so
 /// those that come back at once are served in turn.
 pub const UNAUTHENTICATED: usize = 4096;

@@ -64,7 +64,6 @@ impl Relay {
         let controller_name = args.controller_name();
         let identity = Identity::follow(args.cert_dir).context("no certificate for TLS (--cert-dir)")?;
         let agents_tls = CurrentTls::new(identity.clone(), Identity::server)?;
-        let controllers_tls = CurrentTls::new(identity, move |it: &Identity| it.server_of(&controller_name))?;
         files::raise_limit(args.max_connections.get());
         let registry = Registry::new();
         let capacity =
@@ -88,7 +87,7 @@ impl Relay {
         let agents = Server::new(agents.into_listener()?, limits::connections())
             .serve(Arc::new(Agents::new(agents_tls, Arc::clone(&shared))), stop.clone());
         let controllers = Server::new(controllers.into_listener()?, limits::connections())
-            .serve(Arc::new(Controllers::new(controllers_tls, shared)), stop);
+            .serve(Arc::new(Controllers::new(identity, controller_name, shared)?), stop);
         tokio::select! {
             _ = agents => {}
             _ = controllers => {}

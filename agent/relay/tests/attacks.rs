@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use futures::future::{join_all, try_join_all};
 use jobset_harness::wait::{self, Check};
 use jobset_relay::limits::{UNAUTHENTICATED, UNAUTHENTICATED_OF_ADDRESS};
-use jobset_stream::message::{AgentEventKind, FromAgent, Report};
+use jobset_stream::message::{AgentEventKind, FromAgent, Report, ToAgent};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
@@ -142,6 +142,33 @@ async fn frame_that_never_ends_after_the_hello_ends_the_connection() -> Result<(
     relay.wait_for_metric("jobset_relay_connected_agents", 1).await?;
     closed(&mut stream).await?;
     relay.wait_for_metric(&refused("frame"), 1).await
+}
+
+/// Nothing of the record can be decrypted before its end, so no frame has begun.
+#[tokio::test]
+async fn half_a_record_after_the_hello_ends_the_connection() -> Result<()> {
+    let (relay, space) = (TestRelay::start(&[]).await?, Space::new("attack-record").await?);
+    let mut stream = connect(&relay).await?;
+    let silent = TestAgent::silent(&relay).await?;
+    let hello = serde_json::to_vec(&silent.hello(&space.agent_token("a").await?, "train", None))?;
+    send_raw(&mut stream, &[&u32::try_from(hello.len())?.to_be_bytes()[..], &hello].concat()).await?;
+    relay.wait_for_metric("jobset_relay_connected_agents", 1).await?;
+    let half = [&[23, 3, 3, 0x40, 0][..], &[0; 1 << 13]].concat();
+    stream.get_mut().0.write_all(&half).await?;
+    closed(&mut stream).await?;
+    relay.wait_for_metric(&refused("frame"), 1).await
+}
+
+/// Its machine is gone, and nobody closes the connection.
+#[tokio::test]
+async fn controller_that_is_silent_is_forgotten_and_agents_told() -> Result<()> {
+    let (relay, space) = (TestRelay::start(&[]).await?, Space::new("attack-mute").await?);
+    let _silent = TestController::dial(&relay).await?;
+    relay.wait_for_metric("jobset_relay_controllers", 1).await?;
+    let mut agent = TestAgent::connect(&relay, &space.agent_token("a").await?, "train").await?;
+    assert!(matches!(agent.message().await?, ToAgent::Leader(_)));
+    assert!(matches!(agent.message().await?, ToAgent::NoLeader));
+    relay.wait_for_metric("jobset_relay_controllers", 0).await
 }
 
 #[tokio::test]

@@ -73,10 +73,15 @@ impl TestAgent {
         self.send(&FromAgent::Report(Report { epoch, exit: None, started: None })).await
     }
 
+    /// The next message.
+    pub(crate) async fn message(&mut self) -> Result<ToAgent> {
+        timeout(LIMIT, self.reader.next()).await??.context("the connection has ended")
+    }
+
     /// The next statement, which the leader has signed.
     pub(crate) async fn statement(&mut self, relay: &TestRelay) -> Result<Statement> {
         loop {
-            match timeout(LIMIT, self.reader.next()).await??.context("the connection has ended")? {
+            match self.message().await? {
                 ToAgent::Leader(chain) => {
                     self.leader = Some(LeaderCertificate::verify(&chain, &relay.pki.authorities(), CONTROLLER)?);
                 }
@@ -155,7 +160,7 @@ impl TestController {
             bypass: false,
             pods: 2,
         });
-        let statement = Statement { time: self.time, nonce, group };
+        let statement = Statement { nonce, group, ..Statement::beat(self.time) };
         Ok(Signer::new(&self.issued.certified).sign(&statement)?)
     }
 

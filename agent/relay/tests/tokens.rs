@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use jobset_harness::wait::{self, Check};
+use jobset_stream::tls::testing::{ExtendedKeyUsagePurpose, Pki};
 use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleRef, Subject};
 use kube::Api;
 use kube::api::{ObjectMeta, PostParams};
@@ -123,7 +124,7 @@ async fn replaced_certificate_is_shown_to_the_next_agent() -> Result<()> {
     let relay = TestRelay::start(&[]).await?;
     let shown = async || anyhow::Ok(connect(&relay).await?.get_ref().1.peer_certificates().unwrap()[0].clone());
     let before = shown().await?;
-    let next = relay.pki.issue(crate::program::RELAY, jobset_stream::tls::testing::ExtendedKeyUsagePurpose::ServerAuth);
+    let next = relay.pki.issue(crate::program::RELAY, ExtendedKeyUsagePurpose::ServerAuth);
     for name in ["tls.crt", "tls.key"] {
         std::fs::copy(next.folder.path().join(name), relay.issued.folder.path().join(name))?;
     }
@@ -132,6 +133,34 @@ async fn replaced_certificate_is_shown_to_the_next_agent() -> Result<()> {
         Ok(if now == next.certified.cert[0] { Check::Met(()) } else { Check::Unmet(format!("{}", now == before)) })
     })
     .await
+}
+
+/// Whoever has the certificate of the controller keeps no connection that was made before.
+#[tokio::test]
+async fn controller_of_a_ca_that_was_taken_back_is_cut_off() -> Result<()> {
+    let relay = TestRelay::start(&[]).await?;
+    let mut controller = TestController::dial(&relay).await?;
+    relay.wait_for_metric("jobset_relay_controllers", 1).await?;
+    let next = Pki::new();
+    let issued = next.issue(crate::program::RELAY, ExtendedKeyUsagePurpose::ServerAuth);
+    let put = |name| std::fs::copy(issued.folder.path().join(name), relay.issued.folder.path().join(name));
+    for name in ["tls.crt", "tls.key", "ca.crt"] {
+        put(name)?;
+    }
+    // Until then, the controller is not silent.
+    loop {
+        if controller.beat().await.is_err() {
+            break;
+        }
+        tokio::select! {
+            ended = controller.event() => {
+                ensure!(ended.is_err(), "nothing happens here but the end of the connection");
+                break;
+            }
+            () = tokio::time::sleep(jobset_stream::BEAT) => {}
+        }
+    }
+    relay.wait_for_metric("jobset_relay_controllers", 0).await
 }
 
 #[tokio::test]

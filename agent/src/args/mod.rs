@@ -48,7 +48,8 @@ Environment, optional:
   BARRIER_PATH                    path of the probe                                        [default: /barrier-is-lifted]
   KUBECONFIG                      cluster and credentials outside a Pod; ignored in a Pod with a ServiceAccount token
   JOBSET_RELAY                    relays of the agent stream, [NAME=]HOST:PORT: reports and epochs go over a connection to
-                                  one of them. NAME is that of its certificate, if it is not HOST          [default: none]
+                                  one of them. NAME is that of its certificate, if it is not HOST. Needs JOBSET_UID
+                                                                                                           [default: none]
   JOBSET_RELAY_FOLDER             folder with token and ca.crt for them   [default: /var/run/secrets/jobset-relay]
   JOBSET_AGENT_LOG                what to log: a level, or target=level,...                [default: jobset_agent=info]
 Environment of a sidecar, optional:

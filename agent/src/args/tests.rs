@@ -232,11 +232,22 @@ fn command_without_environment_reads_none() {
     "jobset-relay.jobset-system.svc:9443",
     "jobset-relay.jobset-system.svc"
 )]
+#[case::full_name(
+    "jobset-relay.ns.svc.cluster.local.:9443",
+    "jobset-relay.ns.svc.cluster.local.:9443",
+    "jobset-relay.ns.svc.cluster.local"
+)]
+#[case::full_name_with_another_in_the_certificate(
+    "jobset-relay.ns.svc=jobset-relay.ns.svc.cluster.local.:9443",
+    "jobset-relay.ns.svc.cluster.local.:9443",
+    "jobset-relay.ns.svc"
+)]
 #[case::other_host("jobset-relay.ns.svc=127.0.0.1:9443", "127.0.0.1:9443", "jobset-relay.ns.svc")]
 fn relay_address_is_read(#[case] value: &str, #[case] address: &str, #[case] name: &str) {
     let relay = parse(&[("JOBSET_RELAY", value)]).unwrap().relay.unwrap();
     assert_eq!((relay.address.as_str(), relay.name.to_str().as_ref()), (address, name));
-    assert_eq!(relay.leader, name.replace("jobset-relay", "jobset-controller"));
+    let leader = name.replace("jobset-relay", "jobset-controller").replace(".cluster.local", "");
+    assert_eq!(relay.leader, leader);
     assert_eq!(relay.folder, Path::new("/var/run/secrets/jobset-relay"));
     let elsewhere = parse(&[("JOBSET_RELAY", value), ("JOBSET_RELAY_FOLDER", "/x")]).unwrap().relay.unwrap();
     assert_eq!(elsewhere.folder, Path::new("/x"));

@@ -43,12 +43,14 @@ pub(super) fn local_url(value: &str) -> Option<Uri> {
     (is_local && uri.scheme_str() == Some("http")).then_some(uri)
 }
 
-/// The relays at an address: `HOST:PORT`, or `NAME=HOST:PORT` if their certificate has another name than the host.
+/// The relays at an address: `HOST:PORT`, or `NAME=HOST:PORT` if their certificate has another name than the host. A dot ends a
+/// full name, and no name in a certificate.
 pub(super) fn relay(value: &str, folder: PathBuf) -> Option<Relay> {
     let (name, address) = value.split_once('=').map_or((None, value), |(name, address)| (Some(name), address));
     let (host, number) = address.rsplit_once(':').filter(|(host, _)| !host.is_empty())?;
     port(number)?;
     let name = name.unwrap_or(host);
+    let name = name.strip_suffix('.').unwrap_or(name);
     let leader = jobset_stream::leader_name(name)?;
     let name = ServerName::try_from(name.to_owned()).ok().filter(|name| matches!(name, ServerName::DnsName(_)))?;
     Some(Relay { address: address.to_owned(), name, leader, folder })

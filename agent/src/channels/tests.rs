@@ -13,11 +13,11 @@ fn told_of(synced: i32, deprecated: i32) -> ChannelOutput {
 }
 
 fn answer(synced: i32) -> ChannelInput {
-    ChannelInput::Statement { is_answer: true, group: Some((state(synced, 0), 300)) }
+    ChannelInput::Statement { is_answer: true, state: state(synced, 0), pods: 300 }
 }
 
 fn broadcast(synced: i32, deprecated: i32) -> ChannelInput {
-    ChannelInput::Statement { is_answer: false, group: Some((state(synced, deprecated), 300)) }
+    ChannelInput::Statement { is_answer: false, state: state(synced, deprecated), pods: 300 }
 }
 
 fn report(epoch: i32) -> Report {
@@ -64,13 +64,6 @@ fn newborn_ignores_broadcasts_until_its_answer() {
     // With a consistent state it may hear old ones: its state machine keeps the largest epochs.
     channels.step(ChannelInput::Disconnected);
     assert_eq!(channels.step(broadcast(1, 0)), [told(1)]);
-}
-
-#[test]
-fn answer_without_jobset_makes_nothing_live() {
-    let (mut channels, _) = Channels::new(true);
-    assert_eq!(channels.step(ChannelInput::Statement { is_answer: true, group: None }), []);
-    assert_eq!(channels.step(ChannelInput::StreamTimeout), [ChannelOutput::Watch]);
 }
 
 #[test]

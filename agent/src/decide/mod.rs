@@ -82,6 +82,11 @@ impl Agent {
         }
     }
 
+    /// The newest synced and deprecated epochs that it has been told of.
+    pub fn told(&self) -> (i32, i32) {
+        (self.synced, self.deprecated)
+    }
+
     /// The current barrier.
     pub fn barrier(&self) -> Barrier {
         match (self.epoch, &self.uid, &self.other_uid) {

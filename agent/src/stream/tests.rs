@@ -12,6 +12,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::*;
+use crate::decide::JobSetState;
 
 const RELAY: &str = "jobset-relay.ns.svc";
 const LEADER: &str = "jobset-controller.ns.svc";
@@ -57,7 +58,8 @@ impl TestRelay {
     fn client(&self) -> (watch::Sender<Present>, mpsc::Receiver<ChannelInput>) {
         let (present, received) = watch::channel(Present::default());
         let (sender, inputs) = mpsc::channel(16);
-        tokio::spawn(run(self.relay(), "train".to_owned(), received, sender, self.progress.clone()));
+        let jobset = JobSetName { name: "train".to_owned(), uid: "u".to_owned() };
+        tokio::spawn(run(self.relay(), jobset, received, sender, self.progress.clone()));
         (present, inputs)
     }
 
@@ -96,11 +98,12 @@ fn group(synced: i32) -> GroupState {
 }
 
 fn answer(time: i64, nonce: &Nonce, synced: i32) -> Statement {
-    Statement { time, nonce: Some(nonce.clone()), group: Some(group(synced)) }
+    Statement::answer(time, nonce.clone(), group(synced))
 }
 
 fn heard(is_answer: bool, synced: i32) -> ChannelInput {
-    ChannelInput::Statement { is_answer, group: Some(state(group(synced))) }
+    let state = JobSetState { uid: "u".to_owned(), synced, deprecated: 0, failed: false, bypass: false };
+    ChannelInput::Statement { is_answer, state, pods: 7 }
 }
 
 #[tokio::test]
@@ -112,7 +115,7 @@ async fn answer_and_broadcasts_are_heard_and_reports_are_sent() {
     connection.lead(&relay.leader).await;
     connection.say(&relay.signer(), &answer(1, &nonce, 4)).await;
     assert_eq!(inputs.recv().await, Some(heard(true, 4)));
-    connection.say(&relay.signer(), &Statement { time: 2, nonce: None, group: Some(group(5)) }).await;
+    connection.say(&relay.signer(), &Statement::broadcast(2, group(5))).await;
     assert_eq!(inputs.recv().await, Some(heard(false, 5)));
     let report = Report { epoch: 5, exit: None, started: None };
     present.send_modify(|present| present.report = Some(report.clone()));
@@ -211,6 +214,73 @@ async fn leader_that_is_silent_ends_the_connection() {
     assert_eq!(inputs.recv().await, Some(ChannelInput::Disconnected));
 }
 
+/// The agent waits for its turn as long as the relay lets it, and a new connection would begin at the end of the queue.
+#[tokio::test]
+async fn handshake_that_waits_for_its_turn_is_not_given_up() {
+    let relay = TestRelay::start().await;
+    let (_present, mut inputs) = relay.client();
+    let (tcp, _) = relay.listener.accept().await.unwrap();
+    relay.progress.subscribe().wait_for(|progress| *progress == Progress::Connected).await.unwrap();
+    tokio::time::pause();
+    tokio::time::advance(HANDSHAKE_TIMEOUT * 9 / 10).await;
+    tokio::time::resume();
+    assert!(inputs.try_recv().is_err());
+    relay.tls.accept(tcp).await.unwrap();
+}
+
+#[rstest::rstest]
+#[case::looks_the_relay_up(Progress::Connecting, 0, 2)]
+#[case::was_rejected(Progress::Unconnected, 0, 1)]
+#[case::is_in_the_queue(Progress::Connected, 1, 11)]
+#[case::has_left_the_queue(Progress::Secured, 9, 19)]
+#[case::nobody_leads(Progress::Leaderless, 3, 3)]
+fn stream_is_waited_for_while_it_makes_progress(#[case] progress: Progress, #[case] at: u64, #[case] until: u64) {
+    let start = Instant::now();
+    let second = |second| start + Duration::from_secs(second);
+    assert_eq!(progress.deadline(start, second(at)), second(until));
+    assert!(progress.deadline(second(30), second(at)) >= second(30), "progress before the wait counts from its begin");
+}
+
+#[tokio::test]
+async fn replaced_ca_ends_the_connection_and_the_next_follows() {
+    let relay = TestRelay::start().await;
+    let (_present, mut inputs) = relay.client();
+    let (mut connection, nonce, _) = relay.accept().await;
+    connection.lead(&relay.leader).await;
+    connection.say(&relay.signer(), &answer(1, &nonce, 4)).await;
+    assert_eq!(inputs.recv().await, Some(heard(true, 4)));
+    let both = relay.pki.pem() + &Pki::new().pem();
+    std::fs::write(relay.folder.path().join(RELAY_CA), both).unwrap();
+    // Before the relay is taken to be silent.
+    assert_eq!(inputs.recv().await, Some(ChannelInput::Disconnected));
+    relay.accept().await;
+}
+
+#[tokio::test]
+async fn old_connection_is_replaced_within_an_hour() {
+    let relay = TestRelay::start().await;
+    let (_present, mut inputs) = relay.client();
+    let (mut connection, nonce, _) = relay.accept().await;
+    connection.lead(&relay.leader).await;
+    connection.say(&relay.signer(), &answer(1, &nonce, 4)).await;
+    assert_eq!(inputs.recv().await, Some(heard(true, 4)));
+    tokio::time::pause();
+    let begin = Instant::now();
+    let ended = loop {
+        tokio::time::advance(SILENCE / 10).await;
+        let time = i64::try_from(begin.elapsed().as_millis()).unwrap() + 1;
+        let statement = ToAgent::Signed(relay.signer().sign(&Statement::broadcast(time, group(4))).unwrap());
+        if connection.writer.send(&statement).await.is_err() {
+            break Instant::now();
+        }
+        match inputs.recv().await {
+            Some(ChannelInput::Disconnected) => break Instant::now(),
+            other => assert_eq!(other, Some(heard(false, 4))),
+        }
+    };
+    assert!(ended - begin >= LONGEST_LIFE * 3 / 4 && ended - begin <= LONGEST_LIFE + SILENCE, "{:?}", ended - begin);
+}
+
 #[tokio::test]
 async fn progress_tells_leaderless_relay_from_slow_one() {
     let relay = TestRelay::start().await;
@@ -218,6 +288,7 @@ async fn progress_tells_leaderless_relay_from_slow_one() {
     let (_present, _inputs) = relay.client();
     progress.wait_for(|progress| *progress == Progress::Connected).await.unwrap();
     let (mut connection, ..) = relay.accept().await;
+    progress.wait_for(|progress| *progress == Progress::Secured).await.unwrap();
     connection.writer.send(&ToAgent::NoLeader).await.unwrap();
     progress.wait_for(|progress| *progress == Progress::Leaderless).await.unwrap();
     connection.lead(&relay.leader).await;

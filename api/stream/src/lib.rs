@@ -32,10 +32,14 @@ pub const AGENTS_OF_A_RELAY: usize = 100_000;
 pub const EXIT_BYTES: usize = 8 << 10;
 /// Longest text, in bytes, by which an agent says when it started.
 pub const STARTED_BYTES: usize = 64;
-/// Time between two signs of life of the leader.
+/// Time between two signs of life of the leader to a relay, and between two statements about a JobSet to its agents.
 pub const BEAT: std::time::Duration = std::time::Duration::from_secs(3);
-/// Time without a sign of life after which an agent no longer relies on the stream.
+/// Time without a statement about its JobSet after which an agent no longer relies on the stream.
 pub const SILENCE: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// How long a connection of an agent has for its TLS handshake, and then for its hello. Where thousands connect at once, each waits
+/// for its turn, and a relay that is stopped altogether is restarted within this time.
+pub const HANDSHAKE_TIME: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// The DNS name in the certificate of the leading controller, for agents that know the host of the relays' Service:
 /// `SERVICE.NAMESPACE.svc`, also with the domain of the cluster behind it.

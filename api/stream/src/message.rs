@@ -3,10 +3,11 @@
 use std::fmt;
 
 use rustls::crypto::SecureRandom;
-use serde::{Deserialize, Serialize};
+use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::signature::Signed;
-use crate::{EXIT_BYTES, STARTED_BYTES};
+use crate::{EVENTS_IN_FRAME, EXIT_BYTES, STARTED_BYTES};
 
 /// A random number that an agent chooses for each connection. A signed answer that names it was made for this connection.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -58,6 +59,27 @@ pub struct Statement {
     /// The JobSet; `None` for a sign of life.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<GroupState>,
+    /// In a sign of life: the leader repeats the state of each JobSet as often. Agents then wait for a statement about their own
+    /// JobSet, because a relay that passes signs of life on could withhold those. Leaders of the release before never say so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub repeats: bool,
+}
+
+impl Statement {
+    /// The answer to a hello.
+    pub fn answer(time: i64, nonce: Nonce, state: GroupState) -> Self {
+        Self { time, nonce: Some(nonce), group: Some(state), repeats: false }
+    }
+
+    /// A state for all agents of its JobSet.
+    pub fn broadcast(time: i64, state: GroupState) -> Self {
+        Self { time, nonce: None, group: Some(state), repeats: false }
+    }
+
+    /// A sign of life of a leader that repeats the states of JobSets.
+    pub fn beat(time: i64) -> Self {
+        Self { time, nonce: None, group: None, repeats: true }
+    }
 }
 
 /// A report: an epoch, and how the worker of the epoch before ended.
@@ -199,9 +221,38 @@ impl Kind {
     }
 }
 
-/// Messages of a relay to the controller: what its agents do, in order. A relay that is dialled first tells of all its agents.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Messages of a relay to the controller: what its agents do, in order. A relay that is dialled first tells of all its agents. One
+/// message has at most [`EVENTS_IN_FRAME`] events; more are an error.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FromRelay(pub Vec<AgentEvent>);
+
+impl<'de> Deserialize<'de> for FromRelay {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(EventsVisitor).map(Self)
+    }
+}
+
+/// Reads events up to their limit. A stolen relay has the leader keep no more of them at once.
+struct EventsVisitor;
+
+impl<'de> Visitor<'de> for EventsVisitor {
+    type Value = Vec<AgentEvent>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "at most {EVENTS_IN_FRAME} events of agents")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Self::Value, A::Error> {
+        let mut events = Vec::new();
+        while let Some(event) = sequence.next_element()? {
+            if events.len() == EVENTS_IN_FRAME {
+                return Err(A::Error::invalid_length(EVENTS_IN_FRAME + 1, &self));
+            }
+            events.push(event);
+        }
+        Ok(events)
+    }
+}
 
 /// What an agent does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -272,6 +323,19 @@ mod tests {
     }
 
     #[rstest]
+    #[case::as_many_as_a_relay_sends(EVENTS_IN_FRAME, true)]
+    #[case::one_more(EVENTS_IN_FRAME + 1, false)]
+    #[case::as_many_as_a_frame_has_room_for(28_000, false)]
+    fn frame_of_a_relay_is_bounded_in_events(#[case] events: usize, #[case] is_read: bool) {
+        let frame =
+            FromRelay((0..events as u64).map(|agent| AgentEvent { agent, event: AgentEventKind::Gone }).collect());
+        let text = serde_json::to_string(&frame).unwrap();
+        let read = serde_json::from_str::<FromRelay>(&text).map(|read| assert_eq!(read, frame));
+        assert_eq!(read.is_ok(), is_read);
+        assert!(read.err().is_none_or(|error| error.to_string().contains("at most 512 events")));
+    }
+
+    #[rstest]
     #[case::none(None, None, true)]
     #[case::longest(Some(EXIT_BYTES), Some(STARTED_BYTES), true)]
     #[case::long_exit(Some(EXIT_BYTES + 1), None, false)]
@@ -285,9 +349,14 @@ mod tests {
         assert_eq!(Report { epoch: 1, exit: text(exit), started: text(started) }.is_permitted(), is_permitted);
     }
 
+    /// An agent of the release before reads `{"time":7,...}` as a sign of life, and ignores what it does not know.
     #[test]
-    fn sign_of_life_is_short() {
-        let beat = Statement { time: 7, nonce: None, group: None };
-        assert_eq!(serde_json::to_string(&beat).unwrap(), r#"{"time":7}"#);
+    fn sign_of_life_tells_both_releases_apart() {
+        let beat = Statement::beat(7);
+        let text = serde_json::to_string(&beat).unwrap();
+        assert_eq!(text, r#"{"time":7,"repeats":true}"#);
+        assert_eq!(serde_json::from_str::<Statement>(&text).unwrap(), beat);
+        let before: Statement = serde_json::from_str(r#"{"time":7}"#).unwrap();
+        assert_eq!(before, Statement { repeats: false, ..beat });
     }
 }

@@ -3,7 +3,7 @@
 //! The leader signs with the key of the certificate by which relays know it. Agents verify that certificate against the CA of
 //! their Pod, and its name.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, SystemTimeError};
 
 use base64::Engine as _;
@@ -87,6 +87,29 @@ impl Signer {
     }
 }
 
+/// A signature that is made once for several connections.
+#[derive(Clone, Debug, Default)]
+pub struct SharedSignature(Arc<OnceLock<(Signer, Signed)>>);
+
+impl SharedSignature {
+    /// The statement, signed by this key. It is always the same statement: whoever comes first signs it.
+    ///
+    /// # Errors
+    /// The key cannot sign.
+    pub fn sign(&self, signer: &Signer, statement: &Statement) -> Result<Signed, SignatureError> {
+        // While the certificate is replaced, a connection may have another key.
+        if let Some((Signer(key), signed)) = self.0.get()
+            && Arc::ptr_eq(key, &signer.0)
+        {
+            return Ok(signed.clone());
+        }
+        let made = signer.sign(statement)?;
+        // Another connection may have signed in the same moment.
+        let _first = self.0.set((signer.clone(), made.clone()));
+        Ok(made)
+    }
+}
+
 /// A certificate chain as [`message`](crate::message) carries it.
 pub fn encode_chain(chain: &[CertificateDer<'_>]) -> Vec<String> {
     chain.iter().map(|certificate| STANDARD.encode(certificate)).collect()
@@ -157,7 +180,7 @@ mod tests {
     const NAME: &str = "jobset-controller.ns.svc";
 
     fn statement(time: i64) -> Statement {
-        Statement { time, nonce: None, group: None }
+        Statement::beat(time)
     }
 
     #[test]
@@ -175,6 +198,20 @@ mod tests {
         assert!(matches!(verified.open(&another.sign(&statement(7)).unwrap()), Err(SignatureError::Forged)));
         let unknown = Signed { scheme: 1, ..sent };
         assert!(matches!(verified.open(&unknown), Err(SignatureError::Forged)));
+    }
+
+    #[test]
+    fn shared_statement_is_signed_once_for_each_key() {
+        let pki = Pki::new();
+        let [signer, other] =
+            [(); 2].map(|()| Signer::new(&pki.issue(NAME, ExtendedKeyUsagePurpose::ClientAuth).certified));
+        let shared = SharedSignature::default();
+        let first = shared.sign(&signer, &statement(7)).unwrap();
+        // An ECDSA signature has a random part.
+        assert_ne!(signer.sign(&statement(7)).unwrap(), first);
+        assert_eq!(shared.clone().sign(&signer, &statement(7)).unwrap(), first);
+        assert_ne!(shared.sign(&other, &statement(7)).unwrap(), first);
+        assert_eq!(shared.sign(&signer, &statement(7)).unwrap(), first);
     }
 
     #[rstest]

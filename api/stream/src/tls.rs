@@ -161,9 +161,21 @@ impl Identity {
     /// # Errors
     /// The name is no DNS name.
     pub fn server_of(&self, client: &str) -> Result<ServerConfig, TlsError> {
-        let name = ServerName::try_from(client.to_owned()).map_err(|_| TlsError::Name(client.to_owned()))?;
+        self.server_for(Arc::new(self.named_client(client)?))
+    }
+
+    /// Whether a client with these certificates and this DNS name is let in now. A connection outlives the certificate that it
+    /// began with: that may have expired, or its CA was taken back.
+    pub fn admits(&self, client: &str, chain: &[CertificateDer<'_>]) -> bool {
+        let Some((end_entity, intermediates)) = chain.split_first() else { return false };
+        let verify = |it: NamedClient| it.verify_client_cert(end_entity, intermediates, UnixTime::now()).is_ok();
+        self.named_client(client).is_ok_and(verify)
+    }
+
+    fn named_client(&self, name: &str) -> Result<NamedClient, TlsError> {
+        let name = ServerName::try_from(name.to_owned()).map_err(|_| TlsError::Name(name.to_owned()))?;
         let inner = WebPkiClientVerifier::builder_with_provider(Arc::clone(&self.authorities.0), provider()).build()?;
-        self.server_for(Arc::new(NamedClient { inner, name }))
+        Ok(NamedClient { inner, name })
     }
 
     fn server_for(&self, clients: Arc<dyn ClientCertVerifier>) -> Result<ServerConfig, TlsError> {
@@ -294,6 +306,21 @@ mod tests {
         let relay = Identity::read(pki.issue(RELAY, ExtendedKeyUsagePurpose::ServerAuth).folder.path()).unwrap();
         let client = Identity::read(pki.issue(name, usage).folder.path()).unwrap();
         assert_eq!(shake(relay.server_of(LEADER).unwrap(), client.client().unwrap()).await, is_let_in);
+    }
+
+    #[test]
+    fn certificate_of_a_ca_that_was_taken_back_is_not_admitted() {
+        let (pki, next) = (Pki::new(), Pki::new());
+        let issued = pki.issue(RELAY, ExtendedKeyUsagePurpose::ServerAuth);
+        let leader = pki.issue(LEADER, ExtendedKeyUsagePurpose::ClientAuth).certified;
+        let admits = |authorities: String| {
+            std::fs::write(issued.folder.path().join(AUTHORITIES), authorities).unwrap();
+            Identity::read(issued.folder.path()).unwrap().admits(LEADER, &leader.cert)
+        };
+        assert!(admits(pki.pem()));
+        assert!(admits(pki.pem() + &next.pem()), "while both are trusted");
+        assert!(!admits(next.pem()));
+        assert!(!Identity::read(issued.folder.path()).unwrap().admits(LEADER, &[]));
     }
 
     #[tokio::test]

@@ -87,6 +87,11 @@ impl Engine {
         self
     }
 
+    /// What the leader states over the stream has times of this clock.
+    pub fn set_stream_clock(&mut self, clock: Now) {
+        self.stream.desk.set_clock(clock);
+    }
+
     /// Takes an event of the stream in.
     pub fn hear(&mut self, event: StreamEvent, now: Now) {
         let desk = &mut self.stream.desk;
@@ -162,8 +167,8 @@ impl Engine {
                         RelayMessage::Answers { agents, .. } => {
                             counts.answers += u64::try_from(agents.len()).unwrap_or(0);
                         }
-                        RelayMessage::Group { .. } => counts.broadcasts += 1,
-                        RelayMessage::Beat(_) => {}
+                        RelayMessage::Group { is_repeated: false, .. } => counts.broadcasts += 1,
+                        RelayMessage::Group { .. } | RelayMessage::Beat(_) => {}
                     }
                     work.messages.push((relay, message));
                 }

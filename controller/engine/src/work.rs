@@ -15,7 +15,7 @@ use crate::refusals::Request;
 use crate::slow::Part;
 
 /// A point in time by both clocks: the one that cannot be set, for waits, and the one of timestamps.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
     /// For waits.
     pub instant: Instant,
@@ -26,6 +26,11 @@ impl Now {
     /// The present time.
     pub fn read() -> Self {
         Self { instant: Instant::now(), time: Timestamp::now() }
+    }
+
+    /// The time at a later instant, by a clock that is not set in between.
+    pub fn after(self, later: Instant) -> Timestamp {
+        self.time.checked_add(later.saturating_duration_since(self.instant)).unwrap_or(Timestamp::MAX)
     }
 }
 

@@ -67,9 +67,11 @@ pub async fn run(
     loop {
         let now = Instant::now();
         health.begin_turn(now);
-        let leads = leadership.borrow_and_update().holds(now);
+        let present = *leadership.borrow_and_update();
+        let leads = present.holds(now);
         let works = leads && state.engine.store().is_complete();
         state.metrics.works(works);
+        present.clock().into_iter().for_each(|clock| state.engine.set_stream_clock(clock));
         state.run_stream(works);
         // One plan at a time: events that arrive meanwhile may be more urgent than the next one.
         let work = if works { state.next(&health) } else { None };

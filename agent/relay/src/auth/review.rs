@@ -8,7 +8,8 @@ use ring::digest::{SHA256, digest};
 
 use super::{AUDIENCE, AgentIdentity, Rejection};
 
-/// Most reviewed tokens that are remembered.
+/// Most tokens that are remembered as valid. As many more are remembered as denied: anybody can make up a token with an unknown
+/// key, and must not push a valid one out.
 const REMEMBERED: usize = 4096;
 /// How long a denied token is remembered, in seconds.
 const DENIED_FOR: i64 = 60;
@@ -62,28 +63,55 @@ impl Fingerprint {
 /// Reviewed tokens until they expire.
 #[derive(Debug, Default)]
 pub struct Memory {
-    reviewed: HashMap<Fingerprint, (Result<AgentIdentity, Rejection>, i64)>,
+    valid: Remembered<AgentIdentity>,
+    denied: Remembered<Rejection>,
+}
+
+/// What reviews have said of one kind of tokens, each until a time. The oldest makes room.
+#[derive(Debug)]
+struct Remembered<T> {
+    reviewed: HashMap<Fingerprint, (T, i64)>,
     order: VecDeque<Fingerprint>,
 }
 
-impl Memory {
-    /// What a review has said about this token, if that still counts.
-    pub fn recall(&self, token: &str, now: i64) -> Option<Result<AgentIdentity, Rejection>> {
-        let (result, until) = self.reviewed.get(&Fingerprint::of(token)?)?;
+impl<T> Default for Remembered<T> {
+    fn default() -> Self {
+        Self { reviewed: HashMap::new(), order: VecDeque::new() }
+    }
+}
+
+impl<T: Clone> Remembered<T> {
+    fn get(&self, fingerprint: &Fingerprint, now: i64) -> Option<T> {
+        let (result, until) = self.reviewed.get(fingerprint)?;
         (now < *until).then(|| result.clone())
     }
 
-    /// Remembers what a review has said: a valid token until it expires, another one for a minute. The oldest makes room.
-    pub fn remember(&mut self, token: &str, result: &Result<AgentIdentity, Rejection>, now: i64) {
-        let Some(fingerprint) = Fingerprint::of(token) else { return };
-        let until = result.as_ref().map_or(now.saturating_add(DENIED_FOR), |identity| identity.expires);
-        if self.reviewed.insert(fingerprint, (result.clone(), until)).is_none() {
+    fn insert(&mut self, fingerprint: Fingerprint, result: T, until: i64) {
+        if self.reviewed.insert(fingerprint, (result, until)).is_none() {
             self.order.push_back(fingerprint);
         }
         if self.order.len() > REMEMBERED
             && let Some(oldest) = self.order.pop_front()
         {
             self.reviewed.remove(&oldest);
+        }
+    }
+}
+
+impl Memory {
+    /// What a review has said about this token, if that still counts.
+    pub fn recall(&self, token: &str, now: i64) -> Option<Result<AgentIdentity, Rejection>> {
+        let fingerprint = Fingerprint::of(token)?;
+        let valid = self.valid.get(&fingerprint, now).map(Ok);
+        valid.or_else(|| self.denied.get(&fingerprint, now).map(Err))
+    }
+
+    /// Remembers what a review has said: a valid token until it expires, another one for a minute.
+    pub fn remember(&mut self, token: &str, result: &Result<AgentIdentity, Rejection>, now: i64) {
+        let Some(fingerprint) = Fingerprint::of(token) else { return };
+        match result {
+            Ok(identity) => self.valid.insert(fingerprint, identity.clone(), identity.expires),
+            Err(rejection) => self.denied.insert(fingerprint, *rejection, now.saturating_add(DENIED_FOR)),
         }
     }
 }
@@ -159,8 +187,17 @@ mod tests {
             memory.remember(&number.to_string(), &Ok(identity(1000)), 0);
             memory.remember(&number.to_string(), &Ok(identity(1000)), 0);
         }
-        assert_eq!((memory.reviewed.len(), memory.order.len()), (REMEMBERED, REMEMBERED));
+        assert_eq!((memory.valid.reviewed.len(), memory.valid.order.len()), (REMEMBERED, REMEMBERED));
         assert_eq!(memory.recall("0", 0), None);
         assert!(memory.recall("1", 0).is_some());
+    }
+
+    #[test]
+    fn denials_of_forged_tokens_push_no_reviewed_token_out() {
+        let mut memory = Memory::default();
+        memory.remember("good", &Ok(identity(1000)), 0);
+        (0..2 * REMEMBERED).for_each(|forged| memory.remember(&forged.to_string(), &Err(Rejection::Denied), 0));
+        assert_eq!(memory.recall("good", 0), Some(Ok(identity(1000))));
+        assert_eq!(memory.denied.reviewed.len(), REMEMBERED);
     }
 }

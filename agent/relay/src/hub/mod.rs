@@ -68,6 +68,8 @@ pub enum ControllerError {
 #[derive(Debug)]
 struct Agent {
     hello: Hello,
+    /// Whether a leader has answered the hello.
+    is_answered: bool,
     outbox: Outbox,
     bell: Bell,
 }
@@ -152,7 +154,7 @@ impl Hub {
         let (number, bell) = (self.number(), Bell::default());
         self.pods.entry(hello.pod.uid.clone()).or_default().push(number);
         self.groups.entry(group(&hello)).or_default().insert(number);
-        let mut agent = Agent { hello, outbox: Outbox::default(), bell: Arc::clone(&bell) };
+        let mut agent = Agent { hello, is_answered: false, outbox: Outbox::default(), bell: Arc::clone(&bell) };
         self.tell(&agent.hello_event(number));
         let leader = self.controllers.values().filter(|it| it.leader.is_some()).max_by_key(|it| it.heard);
         match leader.and_then(|it| it.leader.as_ref()) {
@@ -213,7 +215,19 @@ impl Hub {
     /// The connection of a controller has ended.
     pub fn disconnect(&mut self, controller: u64) {
         self.ended.remove(&controller);
-        self.controllers.remove(&controller);
+        self.remove(controller);
+    }
+
+    /// Tells the agents that wait for an answer when nobody is left to give it, so that they rely on the API server at once. Those
+    /// that were answered wait for the next leader.
+    fn tell_leaderless(&mut self) {
+        if self.controllers.values().any(|it| it.leader.is_some()) {
+            return;
+        }
+        for agent in self.agents.values_mut().filter(|agent| !agent.is_answered) {
+            agent.outbox.say_leaderless();
+            agent.bell.notify_one();
+        }
     }
 
     /// What the connection of a controller has to do: one frame.
@@ -242,7 +256,12 @@ impl Hub {
                 let of_group = self.groups.get(&(namespace.into(), jobset.into()));
                 (of_group.into_iter().flatten().copied().collect(), signed)
             }
-            ToRelay::Answer { agent, signed } => (vec![agent], signed),
+            ToRelay::Answer { agent, signed } => {
+                if let Some(agent) = self.agents.get_mut(&agent) {
+                    agent.is_answered = true;
+                }
+                (vec![agent], signed)
+            }
             ToRelay::Beat(signed) => (self.agents.keys().copied().collect(), signed),
         };
         let leader = leader.ok_or(ControllerError::NoLeader)?;
@@ -290,6 +309,7 @@ impl Hub {
 
     fn remove(&mut self, number: u64) -> Option<Bell> {
         if let Some(controller) = self.controllers.remove(&number) {
+            self.tell_leaderless();
             return Some(controller.bell);
         }
         let agent = self.agents.remove(&number)?;

@@ -72,8 +72,11 @@ impl Outbox {
         self.leader = Some(leader.message.clone());
     }
 
-    /// Tells an agent that has just said hello that nobody leads, so that it does not wait for an answer.
+    /// Tells an agent that nobody leads, so that it does not wait for an answer.
     pub(super) fn say_leaderless(&mut self) {
+        if self.waiting.iter().any(|it| it.controller == NOBODY) {
+            return;
+        }
         if let Ok(message) = encode(&ToAgent::NoLeader) {
             self.waiting.push_back(Outgoing { kind: Kind::Leader, message, controller: NOBODY });
         }

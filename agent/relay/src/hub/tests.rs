@@ -150,6 +150,27 @@ fn agent_hears_at_once_whether_somebody_leads() {
 }
 
 #[test]
+fn agents_that_wait_hear_that_the_last_leader_is_gone() {
+    let mut hub = hub();
+    let [one, other] = ["1", "2"].map(|name| leader(&mut hub, name));
+    let (answered, _) = hub.join(hello("answered", "x")).unwrap();
+    let (waiting, bell) = hub.join(hello("waiting", "x")).unwrap();
+    hub.hear(other, ToRelay::Answer { agent: answered, signed: signed("A") }).unwrap();
+    assert_eq!([answered, waiting].map(|agent| sent(&mut hub, agent).len()), [2, 1]);
+    hub.disconnect(one);
+    assert_eq!(sent(&mut hub, waiting), Vec::<String>::new(), "the other one may answer");
+    hub.disconnect(other);
+    assert_eq!(sent(&mut hub, waiting), ["no leader"]);
+    assert!(futures::FutureExt::now_or_never(bell.notified()).is_some());
+    assert_eq!(sent(&mut hub, answered), Vec::<String>::new(), "it waits for the next leader");
+    for name in ["3", "4"] {
+        let next = leader(&mut hub, name);
+        hub.disconnect(next);
+    }
+    assert_eq!(sent(&mut hub, waiting), ["no leader"], "once, for an agent that does not read");
+}
+
+#[test]
 fn certificates_come_again_when_another_leader_speaks_or_they_change() {
     let mut hub = hub();
     let (a, _) = hub.join(hello("a", "x")).unwrap();

@@ -66,6 +66,11 @@ impl GroupDesk {
         self.relays.is_empty() && self.reading.is_none()
     }
 
+    /// The relays that have agents of it.
+    pub(super) fn relays(&self) -> impl Iterator<Item = RelayId> {
+        self.relays.keys().copied()
+    }
+
     pub(super) fn known(&self) -> Option<&GroupSnapshot> {
         self.known.as_ref()
     }

@@ -3,14 +3,17 @@
 //! - A hello is answered only from a read of the JobSet that began after the hello had arrived. One read answers all hellos that
 //!   waited when it began, and there is at most one read of a JobSet at a time.
 //! - Agents of a JobSet are told of a state once it is stored: it was written with success, or observed.
+//! - The state of each JobSet is repeated to the relays that have agents of it. So an agent that hears nothing of its JobSet for
+//!   a while knows that the relay withholds it, or that nobody leads. A relay without such agents gets signs of life.
 //! - The time of statements grows with each of them. The answers of one read to different agents have the same time.
 
 mod group;
 mod reads;
+mod repeats;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,6 +26,7 @@ use super::GroupSnapshot;
 use crate::Now;
 use group::GroupDesk;
 use reads::Reads;
+use repeats::Repeats;
 
 /// Shortest time between the begins of two reads of one JobSet, for each hello that the first one answers.
 const READ_PAUSE: Duration = Duration::from_millis(20);
@@ -76,9 +80,21 @@ pub enum RelayMessage {
         key: Arc<Key>,
         /// What to sign.
         statement: Statement,
+        /// Whether the agents were told of it before.
+        is_repeated: bool,
     },
-    /// A sign of life for all agents.
+    /// A sign of life, for a relay without agents that know a state, and for the agents of the release before.
     Beat(Statement),
+}
+
+impl RelayMessage {
+    /// The time of its statements. Messages of the same time to several relays say the same.
+    pub fn time(&self) -> i64 {
+        match self {
+            Self::Answers { time, .. } => *time,
+            Self::Group { statement, .. } | Self::Beat(statement) => statement.time,
+        }
+    }
 }
 
 /// What a read has shown.
@@ -108,10 +124,11 @@ pub(crate) struct Desk {
     relays: BTreeMap<RelayId, HashMap<u64, Agent>>,
     groups: HashMap<Arc<Key>, GroupDesk>,
     reads: Reads,
+    repeats: Repeats,
     /// Time of the last statement.
     time: i64,
-    /// What both clocks showed when the first relay connected.
-    clocks: Option<Now>,
+    /// The clock of the statements.
+    clock: Option<Now>,
     beat_due: Option<Instant>,
 }
 
@@ -133,19 +150,24 @@ impl Desk {
 
     /// When [`Desk::next`] has something although nothing has happened.
     pub(crate) fn next_due(&self) -> Option<Instant> {
-        self.reads.next_due().into_iter().chain(self.beat_due).min()
+        [self.reads.next_due(), self.repeats.next_due(), self.beat_due].into_iter().flatten().min()
     }
 
     /// Forgets all connections: this replica does not lead. The time goes on.
     pub(crate) fn clear(&mut self) {
-        *self = Self { namespace: self.namespace.take(), time: self.time, clocks: self.clocks, ..Self::default() };
+        *self = Self { namespace: self.namespace.take(), time: self.time, clock: self.clock, ..Self::default() };
+    }
+
+    /// Statements have times of this clock, which begins after those of earlier leaders. Without it, one begins with the first relay.
+    pub(crate) fn set_clock(&mut self, clock: Now) {
+        self.clock.get_or_insert(clock);
     }
 
     pub(crate) fn relay_connected(&mut self, relay: RelayId, now: Now) -> Vec<DeskOutput> {
         self.relays.entry(relay).or_default();
         self.beat_due.get_or_insert(now.instant + BEAT);
-        self.clocks.get_or_insert(now);
-        let beat = RelayMessage::Beat(self.statement(now.instant, None));
+        self.clock.get_or_insert(now);
+        let beat = RelayMessage::Beat(Statement::beat(self.tick(now.instant)));
         vec![DeskOutput::Send(relay, beat)]
     }
 
@@ -181,8 +203,11 @@ impl Desk {
 
     /// A state of a JobSet was written with success, or observed. Each state is newer than those with smaller versions.
     pub(crate) fn stored(&mut self, key: &Key, snapshot: GroupSnapshot, now: Instant) -> Vec<DeskOutput> {
-        let relays = self.groups.get_mut(key).map(|group| group.learn(snapshot)).unwrap_or_default();
-        if relays.is_empty() { Vec::new() } else { self.broadcast(key, relays, now) }
+        let Some((key, _)) = self.groups.get_key_value(key) else { return Vec::new() };
+        let key = Arc::clone(key);
+        self.repeats.add(&key, now);
+        let relays = self.groups.get_mut(&key).map(|group| group.learn(snapshot)).unwrap_or_default();
+        if relays.is_empty() { Vec::new() } else { self.broadcast(&key, relays, false, now) }
     }
 
     /// A read that was begun with [`DeskOutput::Read`] has ended.
@@ -219,10 +244,17 @@ impl Desk {
                 None => self.reads.end(&key),
             }
         }
+        for key in self.repeats.take_due(now) {
+            let relays = self.groups.get(&key).map(|group| group.relays().collect()).unwrap_or_default();
+            outputs.extend(self.broadcast(&key, relays, true, now));
+        }
         if self.beat_due.is_some_and(|due| due <= now) {
             self.beat_due = Some(now + BEAT);
-            let beat = RelayMessage::Beat(self.statement(now, None));
-            outputs.extend(self.relays.keys().map(|relay| DeskOutput::Send(*relay, beat.clone())));
+            let beat = RelayMessage::Beat(Statement::beat(self.tick(now)));
+            let told = self.groups.values().filter(|group| group.known().is_some()).flat_map(GroupDesk::relays);
+            let told: BTreeSet<RelayId> = told.collect();
+            let others = self.relays.keys().filter(|relay| !told.contains(relay));
+            outputs.extend(others.map(|relay| DeskOutput::Send(*relay, beat.clone())));
         }
         outputs
     }
@@ -291,17 +323,17 @@ impl Desk {
         }));
         // These agents have ignored the broadcast of what was stored since the read.
         if newer.is_some() {
-            outputs.extend(self.broadcast(key, relays, now));
+            outputs.extend(self.broadcast(key, relays, false, now));
         }
         outputs
     }
 
     /// Tells the agents at these relays of the newest state that is known to be stored.
-    fn broadcast(&mut self, key: &Key, relays: Vec<RelayId>, now: Instant) -> Vec<DeskOutput> {
-        let Some((key, group)) = self.groups.get_key_value(key) else { return Vec::new() };
-        let (key, Some(known)) = (Arc::clone(key), group.known()) else { return Vec::new() };
+    fn broadcast(&mut self, key: &Arc<Key>, relays: Vec<RelayId>, is_repeated: bool, now: Instant) -> Vec<DeskOutput> {
+        let Some(known) = self.groups.get(key).and_then(GroupDesk::known) else { return Vec::new() };
         let state = known.state.clone();
-        let message = RelayMessage::Group { key, statement: self.statement(now, Some(state)) };
+        let statement = Statement::broadcast(self.tick(now), state);
+        let message = RelayMessage::Group { key: Arc::clone(key), statement, is_repeated };
         relays.into_iter().map(|relay| DeskOutput::Send(relay, message.clone())).collect()
     }
 
@@ -314,6 +346,7 @@ impl Desk {
         let Some(group) = self.groups.get(key) else { return };
         if group.is_forgettable() {
             self.groups.remove(key);
+            self.repeats.remove(key);
         } else if let Some(due) = group.read_due() {
             self.reads.plan(due, key);
         }
@@ -325,17 +358,10 @@ impl Desk {
         }
     }
 
-    fn statement(&mut self, now: Instant, group: Option<GroupState>) -> Statement {
-        Statement { time: self.tick(now), nonce: None, group }
-    }
-
     /// The time of a statement in milliseconds. It passes as fast as real time, also when the clock is set: agents compare how
     /// much has passed there and here.
     fn tick(&mut self, now: Instant) -> i64 {
-        let time = self.clocks.map_or(0, |first| {
-            let passed = now.saturating_duration_since(first.instant).as_millis();
-            first.time.as_millisecond().saturating_add(i64::try_from(passed).unwrap_or(i64::MAX))
-        });
+        let time = self.clock.map_or(0, |clock| clock.after(now).as_millisecond());
         self.time = time.max(self.time.saturating_add(1));
         self.time
     }

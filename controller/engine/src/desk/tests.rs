@@ -6,6 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 use rstest::rstest;
 
 mod limits;
+mod repeats;
 mod time;
 
 use super::reads::{NAMESPACE_READS, READS};
@@ -46,6 +47,8 @@ fn hello(agent: u64) -> AgentEvent {
 enum Said {
     Answers(RelayId, i32, Vec<u64>),
     Group(RelayId, i32),
+    /// The same state once more.
+    Again(RelayId, i32),
     Beat(RelayId),
     Read,
 }
@@ -59,9 +62,10 @@ fn said(outputs: Vec<DeskOutput>) -> Vec<Said> {
             }
             Some(Said::Answers(relay, state.synced, agents.into_iter().map(|(agent, _)| agent).collect()))
         }
-        DeskOutput::Send(relay, RelayMessage::Group { statement, .. }) => {
+        DeskOutput::Send(relay, RelayMessage::Group { statement, is_repeated, .. }) => {
             assert_eq!(statement.nonce, None);
-            Some(Said::Group(relay, statement.group.unwrap().synced))
+            let synced = statement.group.unwrap().synced;
+            Some(if is_repeated { Said::Again(relay, synced) } else { Said::Group(relay, synced) })
         }
         DeskOutput::Send(relay, RelayMessage::Beat(_)) => Some(Said::Beat(relay)),
         DeskOutput::Report { .. } | DeskOutput::AgentGone { .. } => None,

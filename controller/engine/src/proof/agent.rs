@@ -150,6 +150,7 @@ impl AgentProcess {
                     deeds.push(AgentDeed::StopWatch);
                 }
                 ChannelOutput::Send(report) => deeds.push(AgentDeed::Send(report.epoch)),
+                ChannelOutput::WriteLater { .. } if self.broken == Some(RuleMutation::AnnotationLeftToTheStream) => {}
                 ChannelOutput::WriteLater { .. } => self.write_due = Some(when(AgentWait::Annotation)),
                 ChannelOutput::Write { epoch } => {
                     let is_older = is_cut && self.broken == Some(RuleMutation::FallBackReportsOlderEpoch);

@@ -81,6 +81,12 @@ pub(super) enum RuleMutation {
     FallBackReportsOlderEpoch,
     /// The agent does not wait for the answer to one annotation before it writes the next.
     WritesOvertakeEachOther,
+    /// An agent takes whatever a relay passes on for a sign of life, also if it does not name its JobSet.
+    LifeOfOthersCounts,
+    /// The leader gives signs of life alone, and does not repeat the states of JobSets.
+    StatesNotRepeated,
+    /// An agent does not write its annotation while the stream carries its reports.
+    AnnotationLeftToTheStream,
     /// The success policies of Jobs do not reach the engine: a success is known when the Job controller says so.
     SuccessPolicyNotObserved,
     /// Each Job that is specified has a note.

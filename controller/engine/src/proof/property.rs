@@ -49,6 +49,8 @@ pub(super) enum Property {
     HealthyPodsStay,
     /// With a settle time, no epoch begins before the youngest address is that old.
     NamesSettle,
+    /// However relays drop, delay, reorder and repeat messages, each agent soon knows the epochs that are stored.
+    ToldInTime,
     /// A plan is as large as the children that exist, whatever sizes are specified.
     BoundedPlans,
 }

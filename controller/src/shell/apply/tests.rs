@@ -60,7 +60,7 @@ impl HangingServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         tokio::spawn(async move { axum::serve(listener, routes).await });
-        let leadership = watch::Sender::new(Leadership::Leading { until: None });
+        let leadership = watch::Sender::new(Leadership::Leading { until: None, clock: None });
         let rate = NonZeroU32::new(requests_per_second).unwrap();
         let limits = ClientArgs { kube_api_qps: rate, kube_api_burst: rate };
         let clients = Clients::new(Config::new(url.parse().unwrap()), &Registry::new()).unwrap();

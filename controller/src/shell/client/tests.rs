@@ -38,7 +38,7 @@ async fn server(routes: Router) -> Config {
 async fn write_waiting_for_its_retry_leadership_ends_is_not_sent() {
     let count = Arc::new(AtomicUsize::new(0));
     let clients = Clients::new(busy_server(Arc::clone(&count)).await, &Registry::new()).unwrap();
-    let leadership = watch::Sender::new(Leadership::Leading { until: None });
+    let leadership = watch::Sender::new(Leadership::Leading { until: None, clock: None });
     let fast = std::num::NonZeroU32::new(1000).unwrap();
     let limits = ClientArgs { kube_api_qps: fast, kube_api_burst: fast };
     let client = clients.workers(&limits, &leadership.subscribe()).unwrap().urgent;

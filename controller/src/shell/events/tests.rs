@@ -35,7 +35,7 @@ async fn workers(qps: u32, burst: u32) -> (Workers, mpsc::UnboundedReceiver<Meth
     let clients = Clients::new(kube::Config::new(url.parse().unwrap()), &Registry::new()).unwrap();
     let number = |number| NonZeroU32::new(number).unwrap();
     let limits = ClientArgs { kube_api_qps: number(qps), kube_api_burst: number(burst) };
-    let leadership = watch::Sender::new(Leadership::Leading { until: None });
+    let leadership = watch::Sender::new(Leadership::Leading { until: None, clock: None });
     (clients.workers(&limits, &leadership.subscribe()).unwrap(), arrived)
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
+use jobset_engine::Now;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::PostParams;
@@ -50,7 +51,7 @@ pub fn start(
                 Elector::new(clients.elector()?, flags, health, leadership, gauge).run(stop, drained).await
             } else {
                 gauge.set(1);
-                leadership.send_replace(Leadership::Leading { until: None });
+                leadership.send_replace(Leadership::Leading { until: None, clock: None });
                 drained.cancelled().await;
                 Ok(())
             }
@@ -70,6 +71,8 @@ struct Elector {
     health: Health,
     watchdog: Watchdog,
     leadership: watch::Sender<Leadership>,
+    /// The clock of this leader.
+    clock: Option<Now>,
     gauge: IntGauge,
     retry_log: RetryLog,
 }
@@ -110,6 +113,7 @@ impl Elector {
             health,
             watchdog: Watchdog::new(flags.leader_elect_lease_duration),
             leadership,
+            clock: None,
             gauge,
             retry_log: RetryLog::default(),
             flags,
@@ -196,7 +200,12 @@ impl Elector {
                 self.retry_log.succeeded("Lease");
                 // The deadline counts from before the request. The other candidates count from after it.
                 let deadline = sent + self.flags.leader_elect_renew_deadline;
-                self.leadership.send_replace(Leadership::Leading { until: Some(deadline.into_std()) });
+                if self.clock.is_none() {
+                    let acquired_at = self.candidate.acquired_at();
+                    self.clock = acquired_at.map(|time| Now { instant: sent.into_std(), time });
+                }
+                let (until, clock) = (Some(deadline.into_std()), self.clock);
+                self.leadership.send_replace(Leadership::Leading { until, clock });
                 return Standing::Leading(deadline);
             }
             Ok(Ok(Some(holder))) => {
@@ -213,7 +222,7 @@ impl Elector {
     /// Writes the Lease. Returns the holder if that is another candidate.
     async fn negotiate(&mut self) -> kube::Result<Option<String>> {
         // A leader expects that no other client has written the Lease, and does not read it first.
-        if let Some(lease) = self.candidate.renew(Timestamp::now()) {
+        if let Some(lease) = self.candidate.renew(self.time()) {
             match self.write(lease).await {
                 Ok(()) => return Ok(None),
                 Err(error) => debug!(error = &error as &dyn std::error::Error, "the Lease has changed, reading it"),
@@ -225,9 +234,14 @@ impl Elector {
         }
     }
 
+    /// The time for the Lease.
+    fn time(&self) -> Timestamp {
+        self.clock.map_or_else(Timestamp::now, |clock| clock.after(std::time::Instant::now()))
+    }
+
     async fn read(&mut self) -> kube::Result<LeaseDecision> {
         let lease = self.leases.get_opt(&self.candidate.name).await?;
-        Ok(self.candidate.observe(lease, std::time::Instant::now(), Timestamp::now()))
+        Ok(self.candidate.observe(lease, std::time::Instant::now(), self.time()))
     }
 
     async fn write(&mut self, lease: Lease) -> kube::Result<()> {
@@ -254,7 +268,7 @@ impl Elector {
     }
 
     async fn write_release(&mut self) -> kube::Result<()> {
-        while let Some(lease) = self.candidate.release(Timestamp::now()) {
+        while let Some(lease) = self.candidate.release(self.time()) {
             match self.write(lease).await {
                 // A renewal that was under way at the end of the work was carried out.
                 Err(error) if code(&error) == Some(409) => drop(self.read().await?),

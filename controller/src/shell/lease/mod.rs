@@ -30,7 +30,8 @@ enum LeaseDecision {
 /// The view of one candidate.
 ///
 /// A candidate trusts no clock but its own. The Lease has expired when it has not **changed** for as long as it says, counted
-/// from when the candidate has observed the change. The time of renewal in the Lease is not used.
+/// from when the candidate has observed the change. The time of renewal in the Lease is used for one thing: the times that this
+/// leader states begin after all that the last one may have stated, so that agents do not take it for a leader of the past.
 #[derive(Debug)]
 struct Candidate {
     name: String,
@@ -87,11 +88,17 @@ impl Candidate {
         Some(lease)
     }
 
+    /// When this candidate has acquired the Lease, by the time that it has stated.
+    fn acquired_at(&self) -> Option<Timestamp> {
+        self.own()?.spec.as_ref()?.acquire_time.as_ref().map(|time| time.0)
+    }
+
     fn own(&self) -> Option<&Lease> {
         self.observed.as_ref().map(|(lease, _)| lease).filter(|lease| holder(lease) == self.identity)
     }
 
     fn acquire(&self, mut lease: Lease, time: Timestamp) -> Lease {
+        let time = spoken_until(&lease).map_or(time, |until| time.max(until));
         let was_held = !holder(&lease).is_empty();
         let spec = lease.spec.get_or_insert_default();
         // The first holder of a Lease is no transition.
@@ -107,6 +114,13 @@ impl Candidate {
         spec.renew_time = Some(MicroTime(time));
         lease
     }
+}
+
+/// Until when the last holder may have stated times, by its own clock: it leads no longer than the Lease lasts.
+fn spoken_until(lease: &Lease) -> Option<Timestamp> {
+    let spec = lease.spec.as_ref()?;
+    let seconds = spec.lease_duration_seconds.and_then(|seconds| seconds.try_into().ok()).unwrap_or(0);
+    spec.renew_time.as_ref()?.0.checked_add(Duration::from_secs(seconds)).ok()
 }
 
 /// The holder of a Lease; empty if there is none.

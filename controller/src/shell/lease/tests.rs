@@ -70,6 +70,22 @@ fn lease_observed_at_seconds_is_decided(#[case] observed: &[(u64, Lease)], #[cas
     assert!(decisions.iter().all(|earlier| *earlier == waits()), "{decisions:?}");
 }
 
+/// The clock of `a` is behind that of the last holder.
+#[rstest]
+#[case::expired(held("b", 2_000), 2_015)]
+#[case::released(held_for(1, 3, "", 2_000), 2_001)]
+#[case::no_time_of_renewal(with(held("", 0), |spec| spec.renew_time = None), 1_000)]
+#[case::end_of_time(with(held("", 0), |spec| spec.renew_time = Some(MicroTime(Timestamp::MAX))), 1_000)]
+fn lease_is_acquired_after_all_that_its_holder_has_stated(#[case] lease: Lease, #[case] second: i64) {
+    let (mut candidate, start) = (candidate(), Instant::now());
+    candidate.observe(Some(lease.clone()), start, time(1_000));
+    let LeaseDecision::Write(own) = candidate.observe(Some(lease), start + Duration::from_secs(15), time(1_000)) else {
+        panic!("the Lease has expired");
+    };
+    candidate.written(*own, start);
+    assert_eq!(candidate.acquired_at(), Some(time(second)));
+}
+
 #[test]
 fn lease_absent_is_created() {
     let mut candidate = candidate();

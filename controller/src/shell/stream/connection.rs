@@ -8,7 +8,7 @@ use jobset_engine::{RelayId, RelayMessage, StreamEvent};
 use jobset_program::peer;
 use jobset_stream::frame::{Reader, Writer, encode};
 use jobset_stream::message::{FromRelay, Statement, ToRelay};
-use jobset_stream::signature::{Signed, Signer, encode_chain};
+use jobset_stream::signature::{SharedSignature, Signed, Signer, encode_chain};
 use jobset_stream::tls::{Identity, TlsError};
 use jobset_stream::{CONTROLLER_FRAME, SILENCE};
 use rustls_pki_types::ServerName;
@@ -30,15 +30,18 @@ const SIGNATURES: usize = 64;
 /// What a connection tells the loop. It comes with its other end when it is ready.
 pub(super) type Heard = (StreamEvent, Option<Connection>);
 
+/// A message to a relay, and the signature of its statement if others get that, too.
+pub(super) type Outgoing = (RelayMessage, SharedSignature);
+
 /// The end of a connection that the loop has. The connection ends with it.
 pub(super) struct Connection {
-    messages: mpsc::Sender<RelayMessage>,
+    messages: mpsc::Sender<Outgoing>,
     _connected: DropGuard,
 }
 
 impl Connection {
     /// Whether there was room for the message.
-    pub(super) fn send(&self, message: RelayMessage) -> bool {
+    pub(super) fn send(&self, message: Outgoing) -> bool {
         self.messages.try_send(message).is_ok()
     }
 }
@@ -58,6 +61,8 @@ pub(super) enum ConnectionError {
     Timeout(String),
     #[error("relay {0} has closed the connection")]
     Closed(String),
+    #[error("the CA has been replaced: connecting to relay {0} again")]
+    AuthoritiesReplaced(String),
 }
 
 /// Where and as whom to connect.
@@ -107,7 +112,11 @@ impl Peer {
                 Ok(false) => Err(ConnectionError::Closed(self.address.clone())),
                 Err(error) => Err(io(error)),
             },
-            written = speaker.speak(queue, identity) => written.map_err(io),
+            written = speaker.speak(queue, identity) => match written {
+                Ok(Ended::ByLoop) => Ok(()),
+                Ok(Ended::AuthoritiesReplaced) => Err(ConnectionError::AuthoritiesReplaced(self.address.clone())),
+                Err(error) => Err(io(error)),
+            },
             () = ended.cancelled() => Ok(()),
             () = stop.cancelled() => Ok(()),
         };
@@ -135,11 +144,21 @@ async fn listen(
 struct Speaker<W> {
     writer: Writer<W>,
     signer: Signer,
+    /// The CAs by which the certificate of the relay was verified.
+    authorities_pem: Vec<u8>,
+}
+
+/// Why nothing is written any more, although the connection has not failed.
+enum Ended {
+    ByLoop,
+    /// The relay has to show again who it is.
+    AuthoritiesReplaced,
 }
 
 impl<W: AsyncWrite + Unpin> Speaker<W> {
     fn new(writer: Writer<W>, identity: &Identity) -> Self {
-        Self { writer, signer: Signer::new(&identity.certified) }
+        let authorities_pem = identity.authorities_pem.clone();
+        Self { writer, signer: Signer::new(&identity.certified), authorities_pem }
     }
 
     /// Sends the certificates by which agents know the signatures that follow.
@@ -150,29 +169,32 @@ impl<W: AsyncWrite + Unpin> Speaker<W> {
 
     async fn speak(
         &mut self,
-        mut messages: mpsc::Receiver<RelayMessage>,
+        mut messages: mpsc::Receiver<Outgoing>,
         mut identity: watch::Receiver<Arc<Identity>>,
-    ) -> io::Result<()> {
+    ) -> io::Result<Ended> {
         loop {
             tokio::select! {
                 Ok(()) = identity.changed() => {
                     let present = Arc::clone(&identity.borrow_and_update());
+                    if present.authorities_pem != self.authorities_pem {
+                        return Ok(Ended::AuthoritiesReplaced);
+                    }
                     self.introduce(&present).await?;
                 }
                 message = messages.recv() => {
-                    let Some(message) = message else { return Ok(()) };
+                    let Some(message) = message else { return Ok(Ended::ByLoop) };
                     self.send(message).await?;
                 }
             }
         }
     }
 
-    async fn send(&mut self, message: RelayMessage) -> io::Result<()> {
+    async fn send(&mut self, (message, shared): Outgoing) -> io::Result<()> {
         match message {
             RelayMessage::Answers { time, state, agents } => {
                 for chunk in agents.chunks(SIGNATURES) {
                     let answers = chunk.iter().map(|(agent, nonce)| {
-                        let statement = Statement { time, nonce: Some(nonce.clone()), group: Some((*state).clone()) };
+                        let statement = Statement::answer(time, nonce.clone(), (*state).clone());
                         Ok(ToRelay::Answer { agent: *agent, signed: self.sign(&statement)? })
                     });
                     let answers = answers.collect::<io::Result<Vec<_>>>()?;
@@ -181,13 +203,13 @@ impl<W: AsyncWrite + Unpin> Speaker<W> {
                 }
                 Ok(())
             }
-            RelayMessage::Group { key, statement } => {
-                let signed = self.sign(&statement)?;
+            RelayMessage::Group { key, statement, .. } => {
+                let signed = shared.sign(&self.signer, &statement).map_err(io::Error::other)?;
                 let (namespace, jobset) = (key.namespace.clone(), key.name.clone());
                 self.write(&[ToRelay::Group { namespace, jobset, signed }]).await
             }
             RelayMessage::Beat(statement) => {
-                let beat = ToRelay::Beat(self.sign(&statement)?);
+                let beat = ToRelay::Beat(shared.sign(&self.signer, &statement).map_err(io::Error::other)?);
                 self.write(&[beat]).await
             }
         }

@@ -77,7 +77,9 @@ impl Dialer {
                     waits = self::waits();
                 }
                 match served {
-                    Err(error @ ConnectionError::Closed(_)) => info!("{error}"),
+                    Err(error @ (ConnectionError::Closed(_) | ConnectionError::AuthoritiesReplaced(_))) => {
+                        info!("{error}");
+                    }
                     Err(error) => retry_log.failed(&what, &error),
                     Ok(()) => {}
                 }

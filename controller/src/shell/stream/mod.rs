@@ -16,8 +16,9 @@ use anyhow::Context as _;
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use jobset_engine::{GroupSnapshot, ReadOutcome, RelayId, RelayMessage, StreamCounts, StreamEvent, StreamWork};
+use jobset_engine::{GroupSnapshot, ReadOutcome, RelayId, StreamCounts, StreamEvent, StreamWork};
 use jobset_store::{Key, StoredJobSet};
+use jobset_stream::signature::SharedSignature;
 use jobset_stream::tls::Identity;
 use kube::{Api, Client};
 use prometheus::Registry;
@@ -29,7 +30,7 @@ use tracing::{info, warn};
 use super::client::Workers;
 use super::retry_log::RetryLog;
 use crate::args::Args;
-use connection::{Connection, Heard};
+use connection::{Connection, Heard, Outgoing};
 use endpoints::Relays;
 use metrics::StreamMetrics;
 
@@ -119,7 +120,7 @@ impl Open {
     }
 
     /// Passes a message to the task of a relay. A relay that does not read for so long that its queue is full is disconnected.
-    fn send(&mut self, relay: RelayId, message: RelayMessage) {
+    fn send(&mut self, relay: RelayId, message: Outgoing) {
         if self.connections.get(&relay).is_some_and(|connection| !connection.send(message)) {
             warn!(relay, "a relay does not read what it is sent, and is disconnected");
             self.connections.remove(&relay);
@@ -167,8 +168,13 @@ impl Stream {
     pub(super) fn carry_out(&mut self, work: StreamWork) {
         let StreamWork { messages, reads, namespaces } = work;
         if let Some(open) = &mut self.open {
+            let (mut time, mut signature) = (None, SharedSignature::default());
             for (relay, message) in messages {
-                open.send(relay, message);
+                // Each statement has another time.
+                if time.replace(message.time()) != Some(message.time()) {
+                    signature = SharedSignature::default();
+                }
+                open.send(relay, (message, signature.clone()));
             }
         }
         self.reads.extend(reads.into_iter().map(|key| read(self.workers.urgent.clone(), key, self.most_memory)));

@@ -77,7 +77,7 @@ struct SimulatedAgent {
 impl SimulatedAgent {
     async fn run(self) {
         loop {
-            let link = self.shared.links.open(self.index, &self.pod).await;
+            let link = self.shared.links.open(self.index, &self.pod, &self.shared.uid).await;
             // The link ends with its process.
             self.live(link).await;
             self.note(AgentStage::Starts);

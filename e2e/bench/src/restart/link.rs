@@ -67,8 +67,8 @@ impl Links {
         Self::Stream { connections, setup, folders, seats }
     }
 
-    /// Connects the agent of this Pod.
-    pub(super) async fn open(&self, agent: usize, pod: &str) -> Link {
+    /// Connects the agent of this Pod of the JobSet with this UID.
+    pub(super) async fn open(&self, agent: usize, pod: &str, jobset_uid: &str) -> Link {
         match self {
             Self::Requests { connections, seats, dialect } => {
                 let requests = Requests { client: connections.of(agent), seats: Arc::clone(seats), dialect: *dialect };
@@ -78,7 +78,8 @@ impl Links {
                 let seat = Arc::clone(seats).acquire_owned().await.ok();
                 let relay: Relay = setup.relay(agent, folders[agent].clone());
                 let start = Arc::new(Annotation::started(Timestamp::now()));
-                Link::Stream(Box::new(Transport::start(connections.of(agent), names(pod), start, Some(relay))), seat)
+                let (client, uid) = (connections.of(agent), Some(jobset_uid.to_owned()));
+                Link::Stream(Box::new(Transport::start(client, names(pod), uid, start, Some(relay))), seat)
             }
         }
     }

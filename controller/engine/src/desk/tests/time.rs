@@ -28,6 +28,27 @@ fn time_of_statements_grows_though_the_clock_is_set_back() {
     assert!(times.iter().all(|time| *time >= 1_000_000), "{times:?}");
 }
 
+/// The clock of this leader is ten seconds behind that of the last one.
+#[test]
+fn statements_of_next_leader_are_newer_and_pass_in_real_time() {
+    let mut test = TestDesk::new();
+    test.desk = Desk::default();
+    let now = test.clocks();
+    let ahead = Timestamp::from_millisecond(now.time.as_millisecond() + 10_000).unwrap();
+    test.desk.set_clock(Now { time: ahead, ..now });
+    test.wait(Duration::from_secs(2));
+    let times = [1, 2].map(|relay| {
+        let outputs = test.desk.relay_connected(relay, test.clocks());
+        test.wait(BEAT);
+        match &outputs[..] {
+            [DeskOutput::Send(_, message)] => message.time(),
+            other => panic!("{other:?}"),
+        }
+    });
+    let expected = [2_000, 5_000].map(|passed| ahead.as_millisecond() + passed);
+    assert_eq!(times, expected);
+}
+
 #[test]
 fn statement_time_is_monotonic_when_clock_is_set() {
     let mut test = TestDesk::with_agents();

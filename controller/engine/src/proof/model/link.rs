@@ -14,6 +14,8 @@ pub(super) struct Link {
     pub report: Option<i32>,
     /// Statements that are on their way to the agent, in order.
     pub statements: Vec<ModelStatement>,
+    /// Whether the relay passes on nothing about the JobSet any more. It passes on what is not about it.
+    pub withheld: bool,
 }
 
 /// How far the hello of a connection has come.
@@ -44,7 +46,9 @@ impl Link {
     }
 
     pub(super) fn tell(&mut self, epochs: (i32, i32), is_answer: bool) {
-        self.statements.push(ModelStatement { epochs, is_answer });
+        if !self.withheld {
+            self.statements.push(ModelStatement { epochs, is_answer });
+        }
     }
 }
 

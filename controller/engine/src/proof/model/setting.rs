@@ -109,4 +109,6 @@ pub(super) struct Budget {
     pub late_reports: u8,
     /// Statements of a leader that was stopped, and wakes when others lead.
     pub woken: u8,
+    /// Times that a relay begins to withhold what the leader says about the JobSet, or swallows a report.
+    pub withheld: u8,
 }

@@ -53,6 +53,11 @@ impl System {
         steps.of(index, !link.statements.is_empty(), "the next statement reaches the agent", |state, slot| {
             self.tell_agent(state, slot);
         });
+        let takes_others = [Some(RuleMutation::LifeOfOthersCounts), Some(RuleMutation::StatesNotRepeated)];
+        let is_silent = link.withheld && !takes_others.contains(&self.setting.broken);
+        steps.of(index, is_silent, "the agent hears nothing of its JobSet for too long", |state, slot| {
+            self.end_connection(state, slot);
+        });
         let reports = link.is_known() && link.report.is_some();
         steps.of(index, reports, "a report reaches the leader", |state, slot| {
             let Some(generation) = state.slots[slot].pod.as_ref().map(|pod| pod.generation) else { return };
@@ -67,6 +72,17 @@ impl System {
         });
     }
 
+    fn end_connection(&self, state: &mut ModelState, slot: usize) {
+        let connected = state.connection(slot);
+        self.change_machine(state, slot, |machine, newest| {
+            machine.change_agent(|process| process.link = Link::default());
+            machine.happen(ChannelInput::Disconnected, newest);
+        });
+        if let Some((generation, link)) = connected {
+            Self::note_lost(state, slot, generation, &link);
+        }
+    }
+
     pub(super) fn faults_of_stream<'a>(&'a self, state: &ModelState, steps: &mut Steps<'a>) {
         for (index, slot) in state.slots.iter().enumerate() {
             // It may also never do so.
@@ -75,14 +91,18 @@ impl System {
             let is_up = slot.process().is_some_and(|process| process.link.up);
             steps.of(index, is_up && state.left.breaks > 0, "the connection breaks", |state, slot| {
                 state.left.breaks -= 1;
-                let connected = state.connection(slot);
-                self.change_machine(state, slot, |machine, newest| {
-                    machine.change_agent(|process| process.link = Link::default());
-                    machine.happen(ChannelInput::Disconnected, newest);
-                });
-                if let Some((generation, link)) = connected {
-                    Self::note_lost(state, slot, generation, &link);
-                }
+                self.end_connection(state, slot);
+            });
+            let link = slot.process().map(|process| &process.link).filter(|link| link.up && state.left.withheld > 0);
+            let has_statements = link.is_some_and(|link| !link.statements.is_empty());
+            steps.of(index, has_statements, "the relay withholds the JobSet from now on", |state, slot| {
+                state.left.withheld -= 1;
+                state.change_link(slot, |link| (link.withheld, link.statements) = (true, Vec::new()));
+            });
+            let reports = link.is_some_and(|link| link.report.is_some());
+            steps.of(index, reports, "the relay swallows the report", |state, slot| {
+                state.left.withheld -= 1;
+                state.change_link(slot, |link| link.report = None);
             });
             for age in 1..state.jobset.history.len() {
                 let what = format!("a leader that was stopped wakes, {age} versions behind");
@@ -162,7 +182,7 @@ impl System {
         let Some(statement) = next else { return };
         let is_answer = statement.is_answer || self.setting.broken == Some(RuleMutation::BroadcastsTakenForAnswers);
         let pods = u32::try_from(self.setting.pods).unwrap_or(u32::MAX);
-        let statement = ChannelInput::Statement { is_answer, group: Some((node::state(statement.epochs), pods)) };
+        let statement = ChannelInput::Statement { is_answer, state: node::state(statement.epochs), pods };
         self.change_machine(state, slot, |machine, newest| {
             machine.happen(statement, newest);
             // While the stream is live, it does not matter when this time is over.

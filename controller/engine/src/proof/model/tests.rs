@@ -13,8 +13,17 @@ const AGENT: Faults = Faults { agent: true, ..NO_FAULT };
 const POD: Faults = Faults { pod: true, ..NO_FAULT };
 const REPLACED: Faults = Faults { eviction: true, loss: true, ..NO_FAULT };
 const ANY: Faults = Faults { worker: true, agent: true, pod: true, eviction: true, loss: true };
-const NOTHING: Budget =
-    Budget { faults: 0, reports: 0, crashes: 0, suspensions: 0, stale_reads: 0, breaks: 0, late_reports: 0, woken: 0 };
+const NOTHING: Budget = Budget {
+    faults: 0,
+    reports: 0,
+    crashes: 0,
+    suspensions: 0,
+    stale_reads: 0,
+    breaks: 0,
+    late_reports: 0,
+    woken: 0,
+    withheld: 0,
+};
 const ONE: Budget = Budget { faults: 1, ..NOTHING };
 const TWO: Budget = Budget { faults: 2, ..NOTHING };
 const PROMPT: Late = Late { statuses: false, pods: 0, jobsets: false, writes: false };
@@ -46,6 +55,8 @@ const STREAM: Setting = Setting { stream: Stream::Prompt, left: ONE, ..TWO_PODS 
 const SUPERVISED_STREAM: Setting = Setting { mode: Mode::Supervisor, ..STREAM };
 const ONE_BREAK: Budget = Budget { breaks: 1, ..ONE };
 const ONE_WAKES: Budget = Budget { woken: 1, ..ONE };
+/// A relay that withholds what it is to pass on.
+const WITHHELD: Budget = Budget { withheld: 2, ..ONE };
 
 #[rstest]
 #[case::workers_fail(THREE)]
@@ -86,6 +97,7 @@ fn properties_hold(#[case] setting: Setting) {
 #[rstest]
 #[case::workers_fail(STREAM)]
 #[case::connections_break(Setting { left: ONE_BREAK, ..STREAM })]
+#[case::relay_withholds(Setting { left: WITHHELD, ..STREAM })]
 #[case::agents_restart_alone(Setting { faults: AGENT, ..STREAM })]
 #[case::pods_are_replaced(Setting { faults: REPLACED, left: Budget { late_reports: 1, ..ONE }, ..STREAM })]
 #[case::a_start(Setting { from_birth: true, left: NOTHING, ..STREAM })]
@@ -93,6 +105,7 @@ fn properties_hold(#[case] setting: Setting) {
 #[case::supervised_workers_fail(Setting { left: TWO, ..SUPERVISED_STREAM })]
 #[case::supervised_connections_break(Setting { left: ONE_BREAK, ..SUPERVISED_STREAM })]
 #[case::supervised_reports_get_lost(Setting { left: Budget { reports: 1, ..ONE_BREAK }, ..SUPERVISED_STREAM })]
+#[case::supervised_relay_withholds(Setting { left: WITHHELD, ..SUPERVISED_STREAM })]
 #[case::supervised_leader_wakes(Setting { left: ONE_WAKES, ..SUPERVISED_STREAM })]
 #[case::supervised_failover(Setting { late: WRITES, left: Budget { crashes: 1, ..ONE }, ..SUPERVISED_STREAM })]
 #[case::supervisors_restart(Setting { stream: Stream::Late, faults: AGENT, ..SUPERVISED_STREAM })]
@@ -123,6 +136,9 @@ fn properties_hold_with_the_stream_at_large(#[case] setting: Setting) {
 #[case::broadcasts_taken_for_answers(RuleMutation::BroadcastsTakenForAnswers, Setting { stream: Stream::Late, faults: AGENT, left: ONE_WAKES, ..SUPERVISED_STREAM }, OneWorkerPerEpoch)]
 #[case::lift_sent_before_write(RuleMutation::LiftSentBeforeWrite, Setting { late: WRITES, left: Budget { crashes: 1, ..ONE }, ..SUPERVISED_STREAM }, Barrier)]
 #[case::report_of_replaced_pod(RuleMutation::ReportOfReplacedPodCounts, Setting { faults: Faults { loss: true, ..WORKER }, left: Budget { late_reports: 1, ..TWO }, ..SUPERVISED_STREAM }, Barrier)]
+#[case::life_of_others_counts(RuleMutation::LifeOfOthersCounts, Setting { left: WITHHELD, ..SUPERVISED_STREAM }, NoHang)]
+#[case::states_not_repeated(RuleMutation::StatesNotRepeated, Setting { left: WITHHELD, ..SUPERVISED_STREAM }, NoHang)]
+#[case::annotation_left_to_the_stream(RuleMutation::AnnotationLeftToTheStream, Setting { left: WITHHELD, ..SUPERVISED_STREAM }, NoHang)]
 #[case::reports_of_hellos_are_new(RuleMutation::ReportsOfHellosAreNew, Setting { left: ONE_BREAK, ..SUPERVISED_STREAM }, OneRestartPerIncident)]
 #[case::fall_back_reports_older_epoch(RuleMutation::FallBackReportsOlderEpoch, Setting { left: ONE_BREAK, ..SUPERVISED_STREAM }, NoHang)]
 #[case::writes_overtake_each_other(RuleMutation::WritesOvertakeEachOther, Setting { left: TWO, ..SUPERVISED_STREAM }, NoHang)]

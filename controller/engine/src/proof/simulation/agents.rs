@@ -33,6 +33,8 @@ pub(super) struct SimulatedAgent {
     pub link: Option<u64>,
     /// The epoch in which its worker failed, until it starts the next one.
     pub failed_in: Option<i32>,
+    /// Since when there are epochs that it does not know, while everybody does what there is to do.
+    pub behind_since: Option<i64>,
 }
 
 /// What becomes of a report.
@@ -46,7 +48,16 @@ enum Fate {
 
 impl SimulatedAgent {
     pub(super) fn new(process: AgentProcess, container: u32, started: Time, says_start: Option<String>) -> Self {
-        Self { process, container, started, says_start, observed: None, link: None, failed_in: None }
+        Self {
+            process,
+            container,
+            started,
+            says_start,
+            observed: None,
+            link: None,
+            failed_in: None,
+            behind_since: None,
+        }
     }
 
     /// What it says of this epoch over the stream.
@@ -168,6 +179,7 @@ impl SimulatedCluster {
         let Some(agent) = self.machines.get_mut(uid).and_then(|machine| machine.agent.as_mut()) else {
             return Ok(());
         };
+        let before = agent.process.clone();
         let deeds = step(agent, &mut |wait| {
             clock
                 + match wait {
@@ -176,7 +188,12 @@ impl SimulatedCluster {
                     AgentWait::Timer(wait) => i64::try_from(wait.as_millis()).unwrap_or(i64::MAX),
                 }
         });
-        self.worked = true;
+        // Agents of a hostile relay connect, watch and connect again.
+        let has_changed = |now: &AgentProcess| {
+            (&before.agent, before.writing, before.write_due) != (&now.agent, now.writing, now.write_due)
+        };
+        let watches = deeds.contains(&AgentDeed::Watch);
+        self.worked |= !self.network.hostility.is_on() || watches || has_changed(&agent.process);
         deeds.into_iter().try_for_each(|deed| self.carry_out_deed(uid, deed))
     }
 

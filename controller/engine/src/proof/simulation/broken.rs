@@ -6,7 +6,7 @@ use super::cluster::run;
 use crate::proof::Property::{
     self, Backoff, Barrier, BoundedPlans, CountsOfJobs, Deadline, EngineCounts, ExactBudget, ExecutionAttempts, Facts,
     FreeEpoch, HealthyPodsStay, LeavingStayOut, NamesSettle, NoHang, OneRestartPerIncident, OneWorkerPerEpoch,
-    OwnDeletionsAreNoFailures, RefusalsAreFree, Rest, ShrinkRestarts, SuccessIsFinal, UrgentFirst,
+    OwnDeletionsAreNoFailures, RefusalsAreFree, Rest, ShrinkRestarts, SuccessIsFinal, ToldInTime, UrgentFirst,
 };
 use crate::proof::RuleMutation;
 
@@ -40,6 +40,9 @@ const SEEDS: u64 = 12_000;
 #[case::answers_from_a_cache(RuleMutation::AnswersFromACache, &[OneWorkerPerEpoch])]
 #[case::lift_sent_before_write(RuleMutation::LiftSentBeforeWrite, &[Barrier])]
 #[case::reports_of_hellos_are_new(RuleMutation::ReportsOfHellosAreNew, &[OneRestartPerIncident, Barrier])]
+#[case::life_of_others_counts(RuleMutation::LifeOfOthersCounts, &[ToldInTime])]
+#[case::states_not_repeated(RuleMutation::StatesNotRepeated, &[ToldInTime])]
+#[case::annotation_left_to_the_stream(RuleMutation::AnnotationLeftToTheStream, &[NoHang, EngineCounts])]
 #[case::fall_back_reports_older_epoch(RuleMutation::FallBackReportsOlderEpoch, &[EngineCounts, NoHang])]
 #[case::writes_overtake_each_other(RuleMutation::WritesOvertakeEachOther, &[EngineCounts, NoHang])]
 #[case::success_policy_not_observed(RuleMutation::SuccessPolicyNotObserved, &[SuccessIsFinal])]

@@ -24,6 +24,8 @@ const OLDER_AGENTS: u64 = 4;
 const BEGINNING: i64 = 1_800_000_000;
 /// Rounds in which everybody does what there is to do, after which a JobSet that has not come to rest hangs.
 const ROUNDS: usize = 150;
+/// The time in milliseconds that passes where somebody waits for a time.
+const PAUSE: i64 = 20_000;
 /// Most chapters of a life, and their most steps and faults.
 const CHAPTERS: usize = 6;
 const STEPS: usize = 260;
@@ -182,9 +184,12 @@ impl SimulatedCluster {
     /// Nothing goes wrong, and everybody does what there is to do, until there is nothing.
     fn calm(&mut self) -> CheckResult {
         let mut why = String::new();
-        for round in 0..ROUNDS {
+        // An agent of a hostile relay has to do several things within the silence that it accepts.
+        let (rounds, pause) = if self.network.hostility.is_on() { (4 * ROUNDS, PAUSE / 4) } else { (ROUNDS, PAUSE) };
+        for round in 0..rounds {
             self.worked = false;
             self.round()?;
+            self.check_told(round == 0)?;
             self.clock += 1_000;
             if self.exceeds_cluster() && round > ROUNDS / 4 {
                 // What the quota refuses is requested again and again.
@@ -202,7 +207,7 @@ impl SimulatedCluster {
                 // Somebody waits for a time: the controller for a lonely agent, an agent to report again.
                 Err(reason) => why = reason,
             }
-            self.clock += 20_000;
+            self.clock += pause;
         }
         Err(Violation::new(Property::NoHang, format!("{why}; {}", super::controller::brief(&self.api.status()))))
     }

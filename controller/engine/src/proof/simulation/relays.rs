@@ -6,19 +6,19 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use fastrand::Rng;
+use jobset_agent::liveness::Liveness;
 use jobset_store::Key;
+use jobset_stream::SILENCE;
 use jobset_stream::message::{AgentEvent, AgentEventKind, Nonce, PodRef, Report, Statement};
 use serde_json::json;
 
-use super::scenario::{JOBSET, NAMESPACE, key};
+use super::hostile::{Hostility, Mood};
+use super::scenario::{JOBSET, NAMESPACE, UID, key};
 use super::truth::SlotId;
 use crate::{Desk, DeskOutput, GroupSnapshot, Now, ReadOutcome, RelayId, RelayMessage};
 
 /// Number of relays.
 const RELAYS: usize = 2;
-
-/// A statement that is on its way to an agent: whether it is its answer, and the state.
-pub(super) type Heard = (bool, GroupSnapshot);
 
 #[derive(Debug)]
 pub(super) struct StreamNetwork {
@@ -27,6 +27,7 @@ pub(super) struct StreamNetwork {
     pub is_on: bool,
     /// Whether nobody reaches a relay.
     pub is_cut: bool,
+    pub hostility: Hostility,
     relays: [SimulatedRelay; RELAYS],
     links: BTreeMap<u64, SimulatedLink>,
     numbers: u64,
@@ -56,6 +57,9 @@ struct SimulatedRelay {
 #[derive(Debug)]
 pub(super) struct SimulatedLink {
     relay: usize,
+    /// What its relay does to it.
+    pub mood: Mood,
+    pub liveness: Liveness,
     nonce: Nonce,
     pod: PodRef,
     /// The container of the agent.
@@ -65,7 +69,7 @@ pub(super) struct SimulatedLink {
     /// Reports that are on their way to the relay.
     reports: VecDeque<Report>,
     /// Statements that are on their way to the agent.
-    pub statements: VecDeque<Heard>,
+    pub statements: VecDeque<Statement>,
 }
 
 /// A leader that was stopped.
@@ -83,6 +87,7 @@ impl StreamNetwork {
             rng: Rng::with_seed(!seed),
             is_on: false,
             is_cut: false,
+            hostility: Hostility::new(seed),
             relays: std::array::from_fn(|_| SimulatedRelay::default()),
             links: BTreeMap::new(),
             numbers: 0,
@@ -107,14 +112,18 @@ impl StreamNetwork {
     }
 
     /// An agent connects to a relay and says hello.
-    pub(super) fn connect(&mut self, pod: &str, uid: &str, container: u32, known: Option<Report>) -> u64 {
+    pub(super) fn connect(&mut self, pod: &str, uid: &str, container: u32, known: Option<Report>, now: Now) -> u64 {
         let (number, relay) = (self.number(), self.rng.usize(..RELAYS));
-        let nonce = serde_json::from_value(json!(number.to_string())).unwrap();
+        let nonce: Nonce = serde_json::from_value(json!(number.to_string())).unwrap();
+        let mood = self.hostility.mood(relay);
+        let liveness = Liveness::new(UID.to_owned(), nonce.clone(), now.instant, SILENCE);
         let pod = PodRef { namespace: NAMESPACE.to_owned(), name: pod.to_owned(), uid: uid.to_owned() };
         let (reports, statements) = (VecDeque::new(), VecDeque::new());
-        let link = SimulatedLink { relay, nonce, pod, container, known, reports, statements };
+        let link = SimulatedLink { relay, mood, liveness, nonce, pod, container, known, reports, statements };
         let hello = link.hello(number);
-        self.tell_leader(relay, hello);
+        if mood != Mood::Silent {
+            self.tell_leader(relay, hello);
+        }
         self.links.insert(number, link);
         number
     }
@@ -145,6 +154,11 @@ impl StreamNetwork {
     fn pass_report(&mut self, number: u64) -> bool {
         let Some(link) = self.links.get_mut(&number) else { return false };
         let Some(report) = link.reports.pop_front() else { return false };
+        if self.hostility.swallows(link.mood) {
+            return true;
+        }
+        // It may also be an old one once more.
+        let report = self.hostility.repeat_report(link.mood, number, report);
         link.known = Some(report.clone());
         let relay = link.relay;
         self.tell_leader(relay, AgentEvent { agent: number, event: AgentEventKind::Report(report) });
@@ -192,8 +206,9 @@ impl StreamNetwork {
         for (of, shown) in reads {
             outputs.extend(shown.into_iter().flat_map(|shown| desk.read(&of, ReadOutcome::Found(shown), now.instant)));
         }
-        let statement = Statement { time: 0, nonce: None, group: Some(stored.state) };
-        let message = RelayMessage::Group { key: key().clone().into(), statement };
+        // It is older than all that others have said.
+        let statement = Statement::broadcast(0, stored.state);
+        let message = RelayMessage::Group { key: key().clone().into(), statement, is_repeated: false };
         for relay in &mut self.relays {
             let Some(former) = relay.former.take() else { continue };
             let said = outputs.iter().filter_map(|output| match output {
@@ -250,7 +265,7 @@ impl StreamNetwork {
     fn dial(&mut self, now: Now) -> Option<Vec<DeskOutput>> {
         let relay = (0..RELAYS).find(|relay| self.relays[*relay].leader.is_none() && !self.is_cut)?;
         let leader = self.number();
-        let agents = self.links.iter().filter(|(_, link)| link.relay == relay);
+        let agents = self.links.iter().filter(|(_, link)| link.relay == relay && link.mood != Mood::Silent);
         self.relays[relay].feed = agents.map(|(number, link)| link.hello(*number)).collect();
         self.relays[relay].leader = Some(leader);
         Some(self.desk.relay_connected(leader, now))
@@ -271,24 +286,30 @@ impl StreamNetwork {
     fn pass_on(&mut self) -> Option<Vec<DeskOutput>> {
         let number = self.relays.iter().position(|relay| !relay.inbox.is_empty())?;
         let message = self.relays[number].inbox.pop_front()?;
-        let snapshot = |state| GroupSnapshot { state, version: 0 };
-        match message {
-            RelayMessage::Answers { state, agents, .. } => {
-                for (agent, nonce) in agents {
-                    let link = self.links.get_mut(&agent).filter(|link| link.nonce == nonce);
-                    if let Some(link) = link {
-                        link.statements.push_back((true, snapshot((*state).clone())));
-                    }
-                }
+        let statements: Vec<(u64, Statement)> = match message {
+            RelayMessage::Answers { time, state, agents } => {
+                let answer = |(agent, nonce)| (agent, Statement::answer(time, nonce, (*state).clone()));
+                agents.into_iter().map(answer).collect()
             }
-            RelayMessage::Group { statement: Statement { group: Some(state), .. }, .. } => {
-                for link in self.links.values_mut().filter(|link| link.relay == number) {
-                    link.statements.push_back((false, snapshot(state.clone())));
-                }
+            RelayMessage::Group { statement, .. } | RelayMessage::Beat(statement) => {
+                let agents = self.links.iter().filter(|(_, link)| link.relay == number);
+                agents.map(|(agent, _)| (*agent, statement.clone())).collect()
             }
-            RelayMessage::Group { .. } | RelayMessage::Beat(_) => {}
+        };
+        for (agent, statement) in statements {
+            self.pass_statement(number, agent, statement);
         }
         Some(Vec::new())
+    }
+
+    fn pass_statement(&mut self, relay: usize, agent: u64, statement: Statement) {
+        let Some(link) = self.links.get_mut(&agent) else { return };
+        let is_answer = statement.nonce.as_ref() == Some(&link.nonce);
+        self.hostility.pass(link.mood, statement, &mut link.statements);
+        // The leader knows of no agent of the relay, and sends it signs of life.
+        if is_answer && link.mood == Mood::Withholds {
+            self.tell_leader(relay, AgentEvent { agent, event: AgentEventKind::Gone });
+        }
     }
 
     /// What the desk says: reads and statements. Reports are the caller's.
@@ -296,6 +317,7 @@ impl StreamNetwork {
         match output {
             DeskOutput::Read(of) => self.reads.push(((*of).clone(), None)),
             DeskOutput::Send(to, message) => {
+                let message = self.hostility.edit(message);
                 let relay = self.relays.iter_mut().find(|relay| relay.leader == Some(to));
                 if let Some(relay) = relay {
                     relay.inbox.push_back(message);

@@ -98,7 +98,12 @@ impl SimulatedCluster {
         let takes_part = |slot: &SpecifiedSlot<'_>| {
             self.machines.values().any(|it| it.is_of(&slot.id) && (it.epoch == epoch || it.has_done_its_work()))
         };
-        let is_done = |slot: &SpecifiedSlot<'_>| finished(&slot.job.job).is_some() || slot.is_completed();
+        // A Job that has finished without Pods, or with fewer, does not take part with those that are specified since.
+        let has_place = |slot: &SpecifiedSlot<'_>| {
+            slot.job.job.spec.as_ref().and_then(|spec| spec.completions).is_none_or(|pods| slot.place.1 < pods)
+        };
+        let has_ended = |slot: &SpecifiedSlot<'_>| finished(&slot.job.job).is_some() && has_place(slot);
+        let is_done = |slot: &SpecifiedSlot<'_>| has_ended(slot) || slot.is_completed();
         self.slots(status).filter(|slot| is_done(slot) || takes_part(slot)).map(|slot| slot.place).collect()
     }
 

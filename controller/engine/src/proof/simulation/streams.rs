@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use jobset_agent::channels::ChannelInput;
-use jobset_agent::decide::JobSetState;
 use jobset_store::pods::StreamReport;
-use jobset_stream::message::GroupState;
 
 use super::cluster::SimulatedCluster;
 use super::scenario::key;
@@ -26,7 +24,9 @@ impl SimulatedCluster {
     pub(super) fn draw_stream(&mut self) {
         self.network.is_on = self.scenario.in_place() && self.network.rng.u8(..STREAMS) == 0;
         if self.network.is_on {
-            self.trace(|| "its agents know a relay".to_owned());
+            self.network.hostility.draw(self.broken);
+            let hostile = self.network.hostility.relays();
+            self.trace(|| format!("its agents know a relay; hostile ones: {hostile:?}"));
         }
     }
 
@@ -108,7 +108,8 @@ impl SimulatedCluster {
             self.heed(due)?;
             return Ok(is_due);
         };
-        self.worked = true;
+        // Agents of a hostile relay connect again and again.
+        self.worked |= !self.network.hostility.is_on();
         self.heed(outputs)?;
         Ok(true)
     }
@@ -217,16 +218,26 @@ impl SimulatedCluster {
         if !self.network.is_on || !fair && self.network.rng.u8(..3) == 0 {
             return Ok(false);
         }
-        let clock = self.clock;
+        let (clock, now) = (self.clock, self.controller_now(Duration::ZERO));
         let Some(machine) = self.machines.get_mut(uid).filter(|machine| !machine.lost) else { return Ok(false) };
         let (pod, slot) = (machine.pod.clone(), machine.slot());
         let Some(process) = &mut machine.agent else { return Ok(false) };
+        let is_over = |timer: &mut i64| *timer <= clock;
+        let timer = if process.stream_deadline.take_if(is_over).is_some() {
+            Some(ChannelInput::StreamTimeout)
+        } else {
+            process.write_due.take_if(is_over).map(|_| ChannelInput::WriteDue)
+        };
+        if let Some(timer) = timer {
+            self.happens_to_agent(uid, timer)?;
+            return Ok(true);
+        }
         if process.link.is_none() && !self.network.is_cut && self.network.rng.u8(..4) != 0 {
             let known = process.entered.map(|epoch| process.report(epoch));
-            process.link = Some(self.network.connect(&pod, uid, process.container, known));
+            process.link = Some(self.network.connect(&pod, uid, process.container, known, now));
             self.network.slots.insert(uid.to_owned(), slot);
             let is_newborn = process.entered.is_none();
-            self.worked = true;
+            self.worked |= !self.network.hostility.is_on();
             self.trace(|| format!("stream: {pod} connects"));
             // The worst moment: the agent must not take what that leader says for its answer.
             if is_newborn && !fair && self.network.rng.bool() {
@@ -234,30 +245,33 @@ impl SimulatedCluster {
             }
             return Ok(true);
         }
-        if let Some(link) = self.network.link(process.link)
-            && let Some((is_answer, snapshot)) = link.statements.pop_front()
-        {
-            let takes_all = self.broken == Some(RuleMutation::BroadcastsTakenForAnswers);
-            let GroupState { uid: of, synced, deprecated, failed, bypass, pods } = snapshot.state;
-            let state = JobSetState { uid: of, synced, deprecated, failed, bypass };
-            self.trace(|| {
-                let what = if is_answer { "an answer" } else { "a broadcast" };
-                format!("stream: {pod} hears {what}: S {synced} D {deprecated}")
-            });
-            let statement = ChannelInput::Statement { is_answer: is_answer || takes_all, group: Some((state, pods)) };
-            self.happens_to_agent(uid, statement)?;
-            return Ok(true);
+        let mut link = process.link;
+        while let Some(number) = link {
+            let (heard, is_silent) = self.network.hear(number, now);
+            if let Some(ChannelInput::Statement { is_answer, state, pods }) = heard {
+                let takes_all = self.broken == Some(RuleMutation::BroadcastsTakenForAnswers);
+                self.trace(|| {
+                    let what = if is_answer { "an answer" } else { "a broadcast" };
+                    format!("stream: {pod} hears {what}: S {} D {}", state.synced, state.deprecated)
+                });
+                let is_answer = is_answer || takes_all;
+                self.happens_to_agent(uid, ChannelInput::Statement { is_answer, state, pods })?;
+                // What is repeated keeps nobody from anything else.
+                if !fair {
+                    return Ok(true);
+                }
+                let agent = self.machines.get(uid).and_then(|machine| machine.agent.as_ref());
+                link = agent.and_then(|agent| agent.link);
+                continue;
+            }
+            if is_silent {
+                self.trace(|| format!("stream: {pod} has heard nothing of its JobSet for too long"));
+                self.break_connection(number)?;
+                return Ok(true);
+            }
+            break;
         }
-        let is_over = |timer: &mut i64| *timer <= clock;
-        let input = if process.stream_deadline.take_if(is_over).is_some() {
-            ChannelInput::StreamTimeout
-        } else if process.write_due.take_if(is_over).is_some() {
-            ChannelInput::WriteDue
-        } else {
-            return Ok(false);
-        };
-        self.happens_to_agent(uid, input)?;
-        Ok(true)
+        Ok(false)
     }
 
     /// Whether an annotation is still due.
