@@ -10,6 +10,7 @@ use jobset_release::Architecture;
 use super::own::{Output, blocking, build};
 use super::{RustBinaries, locked, run, rust_binaries};
 use crate::paths;
+use crate::progress::progress;
 
 /// Names another commit or tag than [`COMMIT`].
 const VARIABLE: &str = "JOBSET_OLDER";
@@ -18,28 +19,32 @@ const COMMIT: &str = "0f965c78e8db2187dd231741d2e7d50dbe9d7c76";
 /// The programs that meet those of another release.
 const PROGRAMS: [&str; 3] = ["jobset-agent", "jobset-controller", "jobset-relay"];
 
-/// Agent, controller and relay of the older commit, built with the development profile; the others are of now.
+/// Agent, controller and relay of the older commit, built with the development profile; the others are of now. `None`, and a line that
+/// says so, in a checkout without history.
 ///
 /// # Errors
-/// If the checkout has no such commit, or a build fails.
-pub async fn older_binaries() -> Result<RustBinaries> {
+/// If the checkout has no commit of the name that [`VARIABLE`] gives, or a build fails.
+pub async fn older_binaries() -> Result<Option<RustBinaries>> {
+    let Some(commit) = commit()? else { return Ok(None) };
     let now = rust_binaries().await?;
-    let folder = blocking(|| build_older(&commit()?)).await?;
+    let folder = blocking(move || build_older(&commit)).await?;
     let [agent, controller, relay] = PROGRAMS.map(|program| folder.join(program));
-    Ok(RustBinaries { agent, controller, relay, ..now })
+    Ok(Some(RustBinaries { agent, controller, relay, ..now }))
 }
 
 /// The commit in full.
-fn commit() -> Result<String> {
-    let named = std::env::var(VARIABLE).unwrap_or_else(|_| COMMIT.to_owned());
-    let wanted = format!("{named}^{{commit}}");
-    let found = git(&["rev-parse", "--quiet", "--verify", &wanted]).output().context("cannot run git")?;
-    ensure!(
-        found.status.success(),
-        "this checkout has no commit {named}, whose programs are to meet those of now: fetch the history (git fetch --unshallow \
-         --tags), or name another commit by {VARIABLE}"
-    );
-    Ok(String::from_utf8(found.stdout)?.trim().to_owned())
+fn commit() -> Result<Option<String>> {
+    let named = std::env::var(VARIABLE).ok();
+    let name = named.as_deref().unwrap_or(COMMIT);
+    let found = git(&["rev-parse", "--quiet", "--verify", &format!("{name}^{{commit}}")]).output();
+    let found = found.context("cannot run git")?;
+    if found.status.success() {
+        return Ok(Some(String::from_utf8(found.stdout)?.trim().to_owned()));
+    }
+    let absent = format!("this checkout has no commit {name}, whose programs are to meet those of now");
+    ensure!(named.is_none(), "{absent}: fetch it, or name another one by {VARIABLE}");
+    progress(&format!("{absent}: what they show is LEFT OUT. Fetch the history: git fetch --unshallow --tags"));
+    Ok(None)
 }
 
 /// A command of git on the checkout, which may belong to another user than root, who runs tests on kubelets.
