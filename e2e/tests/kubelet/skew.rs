@@ -21,7 +21,7 @@ const SKEWS: [(&str, &str); 3] = [(NOW, NOW), (OLDER, NOW), (NOW, OLDER)];
 
 #[tokio::test]
 async fn agents_of_two_commits_restart_over_relays_and_leaders_of_both() -> Result<()> {
-    let cluster = Cluster::builder().audit_log().cluster(2).await?;
+    let cluster = Cluster::builder().audit_log().cluster(1).await?;
     let older = older_binaries().await?;
     install::load_product_images(&cluster, &older, &Repository::local(OLDER)?).await?;
     install::install_chart(&cluster, binaries().await?, &["--set", &tag("agent", OLDER)]).await?;
