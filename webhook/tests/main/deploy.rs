@@ -157,7 +157,12 @@ fn it_issues_its_own(manifests: &Manifests) {
     let arguments = certs["args"].as_array().unwrap().iter().map(|it| it.as_str().unwrap().to_owned());
     let program = ["jobset-certs".to_owned(), format!("--namespace={NAMESPACE}")].into_iter().chain(arguments);
     let issued = jobset_certs::args::Args::parse_from(program);
-    assert_eq!(issued.services, [(args.service_name, LEAF.to_owned())]);
+    let [relay, controller] = ["jobset-relay", "jobset-controller"].map(|name| {
+        let volume = &manifests.get("Deployment", name)["spec"]["template"]["spec"]["volumes"][0];
+        (name.to_owned(), volume["secret"]["secretName"].as_str().unwrap().to_owned())
+    });
+    assert_eq!(issued.services, [(args.service_name, LEAF.to_owned()), relay]);
+    assert_eq!(issued.clients, [controller]);
     assert_eq!(issued.secret_name, SECRET);
     let ports = &certs["ports"];
     assert_eq!(*ports, json!([{ "name": "health", "containerPort": issued.health_listen.port() }]), "no other port");
