@@ -36,7 +36,7 @@ const HANDSHAKE_TIMEOUT: Duration = jobset_stream::HANDSHAKE_TIME;
 /// again at once.
 const LONGEST_LIFE: Duration = Duration::from_hours(1);
 /// How often the file with the CA is looked at.
-const LOOK: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_secs(5);
 /// Longest first wait before another connection, and longest wait of all. The wait is drawn from zero to that.
 const RECONNECT_FIRST: Duration = Duration::from_secs(1);
 const RECONNECT_CAP: Duration = Duration::from_mins(1);

@@ -251,8 +251,11 @@ async fn replaced_ca_ends_the_connection_and_the_next_follows() {
     assert_eq!(inputs.recv().await, Some(heard(true, 4)));
     let both = relay.pki.pem() + &Pki::new().pem();
     std::fs::write(relay.folder.path().join(RELAY_CA), both).unwrap();
-    // Before the relay is taken to be silent.
+    // Time passes as soon as nothing else is to do.
+    tokio::time::pause();
+    let begin = Instant::now();
     assert_eq!(inputs.recv().await, Some(ChannelInput::Disconnected));
+    assert!(begin.elapsed() < SILENCE, "the relay is not taken to be silent");
     relay.accept().await;
 }
 

@@ -11,7 +11,7 @@ use crate::proof::Property::{
 use crate::proof::RuleMutation;
 
 /// Seeds within which a broken rule has to be caught.
-const SEEDS: u64 = 12_000;
+const SEEDS: u64 = 16_000;
 
 #[rstest]
 #[case::no_hang(RuleMutation::LiftedOnce, &[NoHang])]
