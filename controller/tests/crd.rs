@@ -43,7 +43,7 @@ async fn stale_crd_is_named_with_dropped_fields_nothing_is_done() -> Result<()> 
 
 /// After a rollback of the controller alone, the CustomResourceDefinition is that of the later release, and so are statuses.
 #[tokio::test]
-async fn status_fields_of_a_later_release_survive_writes_of_this_one() -> Result<()> {
+async fn status_fields_of_later_release_survive_writes() -> Result<()> {
     let vacant = Vacant::start().await?;
     let status = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties";
     let fields = [status, &format!("{status}/replicatedJobsStatus/items/properties")]

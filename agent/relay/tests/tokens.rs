@@ -137,7 +137,7 @@ async fn replaced_certificate_is_shown_to_the_next_agent() -> Result<()> {
 
 /// Whoever has the certificate of the controller keeps no connection that was made before.
 #[tokio::test]
-async fn controller_of_a_ca_that_was_taken_back_is_cut_off() -> Result<()> {
+async fn controller_whose_ca_was_taken_back_is_cut_off() -> Result<()> {
     let relay = TestRelay::start(&[]).await?;
     let mut controller = TestController::dial(&relay).await?;
     relay.wait_for_metric("jobset_relay_controllers", 1).await?;

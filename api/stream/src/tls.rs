@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn certificate_of_a_ca_that_was_taken_back_is_not_admitted() {
+    fn certificate_whose_ca_was_taken_back_is_not_admitted() {
         let (pki, next) = (Pki::new(), Pki::new());
         let issued = pki.issue(RELAY, ExtendedKeyUsagePurpose::ServerAuth);
         let leader = pki.issue(LEADER, ExtendedKeyUsagePurpose::ClientAuth).certified;

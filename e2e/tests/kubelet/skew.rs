@@ -20,7 +20,7 @@ const NOW: &str = "dev";
 const SKEWS: [(&str, &str); 3] = [(NOW, NOW), (OLDER, NOW), (NOW, OLDER)];
 
 #[tokio::test]
-async fn agents_of_two_commits_restart_over_relays_and_leaders_of_both() -> Result<()> {
+async fn agents_of_two_commits_restart_over_relays_of_both() -> Result<()> {
     let Some(older) = older_binaries().await? else { return Ok(()) };
     let cluster = Cluster::builder().audit_log().cluster(1).await?;
     install::load_product_images(&cluster, &older, &Repository::local(OLDER)?).await?;

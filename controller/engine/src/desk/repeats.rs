@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn single_jobset_is_due_once_a_beat_and_wakes_nobody_between() {
+    fn single_jobset_is_due_once_a_beat_and_rests_between() {
         let (mut repeats, start) = (Repeats::default(), Instant::now());
         let key = &keys(1)[0];
         repeats.add(key, start);

@@ -129,7 +129,8 @@ async fn request_without_answer_ends_at_its_time_limit() {
     let began = Instant::now();
     let end = timeout(Duration::from_hours(1), answer).await.expect("no time limit").unwrap().unwrap_err();
     assert!(end.to_string().contains("no whole answer within 65 s"), "{end}");
-    assert!(began.elapsed() <= ANSWER, "{:?}", began.elapsed());
+    // Timers are rounded up to their resolution.
+    assert!(began.elapsed() <= ANSWER + Duration::from_millis(1), "{:?}", began.elapsed());
 }
 
 #[tokio::test]

@@ -30,7 +30,7 @@ fn time_of_statements_grows_though_the_clock_is_set_back() {
 
 /// The clock of this leader is ten seconds behind that of the last one.
 #[test]
-fn statements_of_next_leader_are_newer_and_pass_in_real_time() {
+fn statements_of_next_leader_are_newer_in_real_time() {
     let mut test = TestDesk::new();
     test.desk = Desk::default();
     let now = test.clocks();
