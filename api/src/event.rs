@@ -28,6 +28,10 @@ pub const EXCLUSIVE_PLACEMENT_VIOLATION: &str = "ExclusivePlacementViolation";
 // Reasons of this project alone.
 /// Warning. The whole group begins to restart. The message has the manner, the epochs, the cause, and whether it counts.
 pub const RESTARTING: &str = "Restarting";
+/// Normal. A restart was requested, and is not carried out. The message says why.
+pub const RESTART_REQUEST_NOTED: &str = "RestartRequestNoted";
+/// Warning. The annotation with the request of a restart cannot be read, and is ignored.
+pub const RESTART_REQUEST_INVALID: &str = "RestartRequestInvalid";
 /// Normal. The group restart is complete: all Jobs are ready again.
 pub const RESTARTED: &str = "Restarted";
 /// Normal. All Pods have reported the same epoch, and their workers start.

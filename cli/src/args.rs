@@ -10,7 +10,7 @@ use crate::names;
 use crate::wait::Goal;
 
 /// Show the state of JobSets, why they restarted, why they do not run, and whether a manifest passes admission. Wait for them,
-/// or show them as a page in a browser.
+/// restart, suspend and resume them, or show them as a page in a browser.
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "kubectl-jobset",
@@ -31,10 +31,11 @@ pub struct Cli {
 const EXIT_CODES: &str = "\
 Exit codes:
   0    success: the JobSet runs or has completed (explain), is what you wait for (wait), every JobSet passes admission (validate)
-  1    the JobSet does not run (explain), cannot become what you wait for (wait), or does not pass admission (validate)
+  1    the JobSet does not run (explain), cannot become what you wait for (wait), does not pass admission (validate), or is not
+       changed, because that would not have the effect you want (restart, suspend, resume)
   2    the command line, the kubeconfig or a file is not valid
   3    the cluster is not reachable, denies the request, or has no such JobSet
-  4    the time limit has passed (wait)
+  4    the time limit has passed (wait, restart, suspend, resume)
   130  Ctrl-C
 
 Only terminals get colours. The flag --color and the variable NO_COLOR change this.";
@@ -53,6 +54,14 @@ pub struct GlobalArgs {
     /// Kubeconfig file. The default is KUBECONFIG, or else ~/.kube/config.
     #[arg(long, global = true, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
+
+    /// User to act as, if your user may impersonate: a user, or system:serviceaccount:NAMESPACE:NAME.
+    #[arg(long = "as", global = true, value_name = "USER", value_hint = ValueHint::Other)]
+    pub as_user: Option<String>,
+
+    /// Group to act as, together with --as. May be repeated.
+    #[arg(long, global = true, value_name = "GROUP", requires = "as_user", value_hint = ValueHint::Other)]
+    pub as_group: Vec<String>,
 
     /// Format of the output.
     #[arg(short, long, global = true, value_enum, default_value_t, value_name = "FORMAT")]
@@ -148,6 +157,38 @@ Examples:
   kubectl jobset wait train --for restarted && echo 'the group is back'
   kubectl jobset wait train --for finished -o json | jq -r .message")]
     Wait(WaitArgs),
+
+    /// Restart all workers of a JobSet, without deleting anything.
+    #[command(after_help = "\
+The command annotates the JobSet with a request, and waits until the controller has carried it out, or says why not. The controller
+carries a request out once, whoever leads. Where the JobSet restarts in place, its Pods stay; else its Jobs are recreated.
+
+The restart counts towards maxRestarts. With --uncounted it does not; a JobSet may have one such restart in 10 minutes.
+
+Exit codes:
+  0  the restart has begun
+  1  it would not have the effect you want, or the controller has not carried it out; the text says why
+  4  --timeout has passed; the request stays
+
+Examples:
+  kubectl jobset restart train
+  kubectl jobset restart train --reason 'NCCL hangs' --pod train-workers-0-3-x7k2m
+  kubectl jobset restart train --uncounted && kubectl jobset wait train --for restarted")]
+    Restart(RestartArgs),
+
+    /// Suspend a JobSet: its Jobs are suspended, and their Pods are deleted.
+    #[command(after_help = "\
+Example:
+  kubectl jobset suspend train")]
+    Suspend(ChangeArgs),
+
+    /// Resume a suspended JobSet.
+    #[command(after_help = "\
+Kueue resumes the JobSets of its queues itself.
+
+Example:
+  kubectl jobset resume train")]
+    Resume(ChangeArgs),
 
     /// Show JobSets live on a page in your browser, from this machine alone.
     #[command(after_help = "\
@@ -255,6 +296,44 @@ pub struct WaitArgs {
     /// How long to wait, such as 30s, 10m or 1h30m. Without it, the command waits without limit.
     #[arg(long, value_name = "TIME", value_parser = limit, value_hint = ValueHint::Other)]
     pub timeout: Option<Duration>,
+}
+
+/// `suspend`, `resume`, and a part of `restart`.
+#[derive(Clone, Debug, Arguments)]
+pub struct ChangeArgs {
+    /// Name of the JobSet, or jobset/NAME.
+    #[arg(value_parser = names::jobset)]
+    pub name: String,
+
+    /// How long to wait for the controller, such as 30s or 10m. The change stays when the time has passed.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = limit, value_hint = ValueHint::Other)]
+    pub timeout: Duration,
+}
+
+/// `restart`.
+#[derive(Clone, Debug, Arguments)]
+pub struct RestartArgs {
+    /// The JobSet, and how long to wait.
+    #[command(flatten)]
+    pub change: ChangeArgs,
+
+    /// Why, in one line of at most 200 characters. Events, status and `kubectl jobset restarts` show it.
+    #[arg(long, value_name = "TEXT", value_parser = reason, value_hint = ValueHint::Other)]
+    pub reason: Option<String>,
+
+    /// The Pod because of which the group restarts. If it is gone when the controller reads the request, nothing restarts.
+    #[arg(long, value_name = "POD", value_parser = names::pod, value_hint = ValueHint::Other)]
+    pub pod: Option<String>,
+
+    /// Do not count the restart towards maxRestarts. One such restart in 10 minutes is possible.
+    #[arg(long)]
+    pub uncounted: bool,
+}
+
+/// A reason of a restart: room is left for the name of the user.
+fn reason(text: &str) -> Result<String, String> {
+    let is_line = !text.trim().is_empty() && text.chars().count() <= 200 && !text.contains(char::is_control);
+    if is_line { Ok(text.to_owned()) } else { Err("must be one line of 1 to 200 characters".to_owned()) }
 }
 
 /// `ui`.

@@ -78,6 +78,11 @@ impl Error {
         }
     }
 
+    /// Whether another change of the object came first.
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Self::Request { source, .. } if matches!(&**source, kube::Error::Api(status) if status.code == 409))
+    }
+
     /// The error of a failed request.
     pub fn request(what: impl Into<String>, source: kube::Error) -> Self {
         Self::Request { what: what.into(), source: Box::new(source) }
@@ -91,6 +96,10 @@ fn cause(error: &kube::Error) -> String {
             "{}; the login of the kubeconfig's context has expired or is wrong: log in again, and see `kubectl auth whoami`",
             status.message
         ),
+        // Admission answers in its own words.
+        kube::Error::Api(status) if status.code == 403 && status.message.contains(" cannot patch resource ") => {
+            format!("{}; ask for the right to patch JobSets", status.message)
+        }
         kube::Error::Api(status) if status.code == 403 => {
             format!("{}; ask for the right to get, list and watch these objects", status.message)
         }

@@ -7,7 +7,11 @@ use k8s_openapi::jiff::Timestamp;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::args::{Cli, Command, GlobalArgs, NamedArgs, OutputFormat, StatusArgs, UiArgs, ValidateArgs, WaitArgs};
+use crate::args::{
+    ChangeArgs, Cli, Command, GlobalArgs, NamedArgs, OutputFormat, RestartArgs, StatusArgs, UiArgs, ValidateArgs,
+    WaitArgs,
+};
+use crate::change::{ChangeReport, Suspension, follow_restart, follow_suspension};
 use crate::cluster::{ChangeStream, Cluster, WatchScope, connect};
 use crate::error::Error;
 use crate::exit::Exit;
@@ -26,6 +30,9 @@ pub fn run(cli: Cli) -> Result<Exit, Error> {
         Command::Restarts(args) => wait_for(restarts(&cli.global, args, screen)),
         Command::Explain(args) => wait_for(explain(&cli.global, args, screen)),
         Command::Wait(args) => wait_for(wait(&cli.global, args, screen)),
+        Command::Restart(args) => wait_for(restart(&cli.global, args, screen)),
+        Command::Suspend(args) => wait_for(suspend(&cli.global, args, Suspension::Suspend, screen)),
+        Command::Resume(args) => wait_for(suspend(&cli.global, args, Suspension::Resume, screen)),
         Command::Ui(args) => wait_for(ui(&cli.global, &args, screen)),
     }
 }
@@ -88,6 +95,34 @@ async fn wait(global: &GlobalArgs, args: WaitArgs, screen: Screen) -> Result<Exi
     if matches!(global.output, OutputFormat::Json | OutputFormat::Yaml) {
         screen.print(&rendered(&report, global.output, &view)?)?;
     }
+    Ok(report.outcome.exit())
+}
+
+async fn restart(global: &GlobalArgs, args: RestartArgs, screen: Screen) -> Result<Exit, Error> {
+    let cluster = connect(global).await?;
+    let mut line = ProgressLine::new(global.color);
+    let ended = until_interrupt(Box::pin(follow_restart(&cluster, &args, &mut line))).await;
+    end_change(global, &mut line, ended, screen)
+}
+
+async fn suspend(global: &GlobalArgs, args: ChangeArgs, wanted: Suspension, screen: Screen) -> Result<Exit, Error> {
+    let cluster = connect(global).await?;
+    let mut line = ProgressLine::new(global.color);
+    let ended = until_interrupt(Box::pin(follow_suspension(&cluster, &args, wanted, &mut line))).await;
+    end_change(global, &mut line, ended, screen)
+}
+
+/// Shows what has become of a change.
+fn end_change(
+    global: &GlobalArgs,
+    line: &mut ProgressLine,
+    ended: Result<ChangeReport, Error>,
+    screen: Screen,
+) -> Result<Exit, Error> {
+    line.end("");
+    let report = ended?;
+    let view = View { now: Timestamp::now(), wide: false, pods: false };
+    screen.print(&rendered(&report, global.output, &view)?)?;
     Ok(report.outcome.exit())
 }
 

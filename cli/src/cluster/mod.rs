@@ -1,5 +1,6 @@
-//! Requests to the API server. All of them only read.
+//! Requests to the API server. Those of [`change`] change a JobSet; all others only read.
 
+mod change;
 mod connect;
 mod facts;
 mod feed;

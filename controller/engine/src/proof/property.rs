@@ -49,6 +49,8 @@ pub(super) enum Property {
     HealthyPodsStay,
     /// With a settle time, no epoch begins before the youngest address is that old.
     NamesSettle,
+    /// A request to restart is carried out once, by the write that remembers it, or is noted.
+    RequestsOnce,
     /// A plan is as large as the children that exist, whatever sizes are specified.
     BoundedPlans,
 }
