@@ -7,6 +7,7 @@
 //! - [`mirror`] keeps what watches observe: for [`wait`], which decides whether a JobSet is what the user waits for, and for
 //!   [`ui`], the local page,
 //! - [`change`] restarts, suspends and resumes JobSets,
+//! - [`logs`] reads the logs of all workers,
 //! - [`leader`] says which controller leads,
 //! - [`output`] renders a report,
 //! - [`completion`] completes command lines in shells.
@@ -21,6 +22,7 @@ pub mod error;
 pub mod exit;
 pub mod explain;
 pub mod leader;
+pub mod logs;
 pub mod mirror;
 pub mod names;
 pub mod output;

@@ -8,8 +8,8 @@ use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{
-    ChangeArgs, Cli, Command, GlobalArgs, NamedArgs, OutputFormat, RestartArgs, StatusArgs, UiArgs, ValidateArgs,
-    WaitArgs,
+    ChangeArgs, Cli, Command, GlobalArgs, LogsArgs, NamedArgs, OutputFormat, RestartArgs, StatusArgs, UiArgs,
+    ValidateArgs, WaitArgs,
 };
 use crate::change::{ChangeReport, Suspension, follow_restart, follow_suspension};
 use crate::cluster::{ChangeStream, Cluster, WatchScope, connect};
@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::output::{ProgressLine, Report, Screen, View, rendered};
 use crate::validate::{AdmissionSettings, Outcome};
-use crate::{completion, explain, restarts, status, ui, validate, wait};
+use crate::{completion, explain, logs, restarts, status, ui, validate, wait};
 
 /// Runs a command.
 pub fn run(cli: Cli) -> Result<Exit, Error> {
@@ -31,6 +31,7 @@ pub fn run(cli: Cli) -> Result<Exit, Error> {
         Command::Explain(args) => wait_for(explain(&cli.global, args, screen)),
         Command::Wait(args) => wait_for(wait(&cli.global, args, screen)),
         Command::Restart(args) => wait_for(restart(&cli.global, args, screen)),
+        Command::Logs(args) => wait_for(show_logs(&cli.global, &args, screen)),
         Command::Suspend(args) => wait_for(suspend(&cli.global, args, Suspension::Suspend, screen)),
         Command::Resume(args) => wait_for(suspend(&cli.global, args, Suspension::Resume, screen)),
         Command::Ui(args) => wait_for(ui(&cli.global, &args, screen)),
@@ -48,7 +49,8 @@ async fn status(global: &GlobalArgs, args: StatusArgs, screen: Screen) -> Result
         let all_namespaces = args.all_namespaces;
         let namespace = (!all_namespaces).then_some(cluster.namespace.as_str());
         let list = async || {
-            let (jobsets, leader) = tokio::join!(cluster.jobsets(all_namespaces), cluster.leader());
+            let selected = cluster.jobsets(all_namespaces, args.selector.as_deref());
+            let (jobsets, leader) = tokio::join!(selected, cluster.leader());
             Ok(status::list(&jobsets?, namespace, leader))
         };
         shown.show(&cluster, &WatchScope::List { all_namespaces }, list).await?;
@@ -103,6 +105,12 @@ async fn restart(global: &GlobalArgs, args: RestartArgs, screen: Screen) -> Resu
     let mut line = ProgressLine::new(global.color);
     let ended = until_interrupt(Box::pin(follow_restart(&cluster, &args, &mut line))).await;
     end_change(global, &mut line, ended, screen)
+}
+
+async fn show_logs(global: &GlobalArgs, args: &LogsArgs, screen: Screen) -> Result<Exit, Error> {
+    let cluster = connect(global).await?;
+    let mut line = ProgressLine::new(global.color);
+    until_interrupt(Box::pin(logs::show(&cluster, args, &screen, &mut line))).await
 }
 
 async fn suspend(global: &GlobalArgs, args: ChangeArgs, wanted: Suspension, screen: Screen) -> Result<Exit, Error> {

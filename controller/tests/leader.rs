@@ -161,9 +161,9 @@ impl Pair {
     async fn leader_stops(&mut self, third: &str) -> Result<()> {
         self.fixture.controller.signal(Signal::TERM)?;
         self.fixture.controller.ended().await?;
+        self.standby.logged("leading").await?;
         let third = Program::start(&self.fixture.plane, third, &IMPATIENT)?;
         self.fixture.controller = std::mem::replace(&mut self.standby, third);
-        self.fixture.controller.logged("leading").await?;
         self.standby.logged("standing by").await?;
         Ok(())
     }

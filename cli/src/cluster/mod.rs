@@ -5,8 +5,10 @@ mod connect;
 mod facts;
 mod feed;
 mod fetch;
+mod log;
 mod watch;
 
 pub use connect::{Cluster, connect};
 pub use feed::{Feed, FeedScope};
+pub use log::LogRequest;
 pub use watch::{ChangeStream, WatchScope};
