@@ -34,7 +34,7 @@ pub const RESTART_REQUEST_NOTED: &str = "RestartRequestNoted";
 pub const RESTART_REQUEST_INVALID: &str = "RestartRequestInvalid";
 /// Normal. The group restart is complete: all Jobs are ready again.
 pub const RESTARTED: &str = "Restarted";
-/// Normal. All Pods have reported the same epoch, and their workers start.
+/// Normal. All Pods have reported the same epoch, and their workers may start. A worker that does not has the Event WorkersNotRunning.
 pub const BARRIER_LIFTED: &str = "BarrierLifted";
 /// Warning. The group has waited at the barrier for long. The message names the Pods that it waits for. Normal if it only waits until
 /// names have settled.

@@ -174,7 +174,8 @@ pub(super) fn advance(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()
                 members::record(reconciliation, &slots);
                 reconciliation.facts.push(Fact::BarrierLifted);
                 if backoff::is_announced(reconciliation) {
-                    let message = format!("all Pods have reported epoch {}, and their workers run", epochs.synced);
+                    let message =
+                        format!("all Pods have reported epoch {}, and their workers may start", epochs.synced);
                     reconciliation.note(event::BARRIER_LIFTED, message);
                 }
             }
