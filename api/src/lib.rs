@@ -35,7 +35,7 @@ mod limits;
 pub mod message_pattern;
 pub mod names;
 mod policy;
-mod quantity;
+pub mod quantity;
 mod restart_backoff;
 pub mod restart_request;
 pub mod restart_rules;
