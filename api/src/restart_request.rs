@@ -131,7 +131,7 @@ pub mod outcome {
                  request it again with another id"
             }
             FINISHED => "the JobSet has finished; to run it again, delete it and create it again",
-            SUSPENDED => "the JobSet is suspended, and begins anew when it is resumed",
+            SUSPENDED => "the JobSet is suspended, and starts again when it is resumed",
             NOT_STARTED => "no worker has started yet, so there is nothing to restart",
             RESTARTING => "the group was restarting already, and its workers had not started again",
             SUCCEEDING => "the JobSet is about to complete",
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn outcome_of_other_version_has_no_words() {
-        assert_eq!(outcome::words("Postponed"), None);
+        assert_eq!(outcome::words("Deferred"), None);
         assert!(outcome::words(outcome::TOO_SOON).is_some());
     }
 }

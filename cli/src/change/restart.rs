@@ -42,7 +42,7 @@ pub(super) fn refusal(jobset: &JobSet, uncounted: bool) -> Option<String> {
     }
     if jobset.spec.is_suspended() {
         return Some(format!(
-            "is suspended, and begins anew when it is resumed: `kubectl jobset resume {name}`, unless a queue decides"
+            "is suspended, and starts again when it is resumed: `kubectl jobset resume {name}`, unless a queue decides"
         ));
     }
     if let Some(pending) = jobset.pending_restart_request() {
@@ -119,7 +119,7 @@ mod tests {
     #[rstest]
     #[case::possible(json!({"restartRequests": []}), json!({}), None)]
     #[case::finished(json!({"terminalState": "Failed"}), json!({}), Some("has finished: to run it again, delete it"))]
-    #[case::suspended(json!({"restartRequests": []}), json!({"spec": {"suspend": true}}), Some("is suspended, and begins anew"))]
+    #[case::suspended(json!({"restartRequests": []}), json!({"spec": {"suspend": true}}), Some("is suspended, and starts again"))]
     #[case::elsewhere(json!(null), json!({"spec": {"managedBy": "kueue.x-k8s.io/multikueue"}}), Some("is managed by another"))]
     #[case::unread(json!(null), json!({}), Some("was not read by a controller"))]
     #[case::pending(json!({"restartRequests": []}), json!({"metadata": {"annotations": {"jobset.sigs.k8s.io/restart-request": "{\"id\":\"a\"}"}}}), Some("has a request that the controller has not dealt with yet (a)"))]

@@ -105,8 +105,14 @@ const CAUSES: [Rule; 11] = [
 ];
 
 /// Rules for remarks, which also apply to a JobSet that runs.
-const REMARKS: [Rule; 5] =
-    [barrier::restarting, reported::not_in_place, stream::unavailable, outcome::budget, admission::check];
+const REMARKS: [Rule; 6] = [
+    reported::restart_request,
+    barrier::restarting,
+    reported::not_in_place,
+    stream::unavailable,
+    outcome::budget,
+    admission::check,
+];
 
 /// Rules for remarks about a JobSet whose workers all run.
 const RUNNING: [Rule; 3] = [controller::check, reported::internal_error, crash_loop::check];

@@ -86,6 +86,9 @@ fn place(pod: &PartialPod) -> (Option<u32>, Option<u32>, String) {
 }
 
 fn source(pod: &PartialPod, synced: i32, in_place: bool, choice: &LogChoice) -> Result<LogSource, String> {
+    if pod.spec.node_name.is_none() {
+        return Err("has no node, and no log".to_owned());
+    }
     let containers: Vec<&str> = pod.spec.containers.iter().map(|container| container.name.as_str()).collect();
     let container = match &choice.container {
         Some(name) => {
@@ -181,6 +184,7 @@ mod tests {
             spec["initContainers"] = json!([{"name": "agent", "restartPolicy": "Always", "restartPolicyRules": rules}]);
         }
         spec["containers"] = json!([worker, {"name": "sync"}]);
+        spec["nodeName"] = json!("n");
         serde_json::from_value(json!({
             "metadata": {
                 "name": format!("train-w-0-{index}-a"),

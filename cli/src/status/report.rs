@@ -158,7 +158,8 @@ pub fn report(
     let mut nodes = pods_by_job(jobset, pods, epochs);
     let groups: Vec<ReplicatedJobNode> =
         jobset.spec.replicated_jobs.iter().map(|group| self::group(group, status, jobs, &mut nodes)).collect();
-    let other_pods: Vec<PodNode> = nodes.into_values().flatten().collect();
+    let mut other_pods: Vec<PodNode> = nodes.into_values().flatten().collect();
+    other_pods.sort_by(|a, b| a.name.cmp(&b.name));
     let by_status = state::state(jobset);
     let (jobs_ready, jobs) = state::jobs(jobset);
     let starts = jobset.is_managed_here()
