@@ -55,6 +55,8 @@ pub const DEFAULT_FAILURE_POLICY: &str = "DefaultFailurePolicy";
 pub const FAILURE_POLICY_RULE: &str = "FailurePolicy_";
 /// Reason of [`RESTARTING`] being true: workers restart in place.
 pub const IN_PLACE_RESTART: &str = "InPlaceRestart";
+/// Reason of [`RESTARTING`] being true: somebody has requested the restart.
+pub const RESTART_REQUESTED: &str = "RestartRequested";
 /// Reason of [`RESTARTING`] being true: the group cannot restart in place, because a worker has succeeded.
 pub const SUCCEEDED_WORKERS: &str = "SucceededWorkers";
 /// Reason of [`RESTART_BACKOFF`] being true.

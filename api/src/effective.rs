@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::SignedDuration;
 
+use crate::restart_request::{Problems, RestartRequest};
 use crate::syntax;
 use crate::{
-    FailurePolicyRule, JobSet, JobSetSpec, JobTemplateSpec, ReplicatedJob, RestartStrategy, SuccessPolicy, labels,
+    FailurePolicyRule, JobSet, JobSetSpec, JobTemplateSpec, ReplicatedJob, RestartBudget, RestartStrategy, Scope,
+    SuccessPolicy, labels,
 };
 
 /// `backoffLimit` of a Job that never fails because of failed Pods (KEP-467).
@@ -82,6 +84,12 @@ impl JobSet {
         self.spec.max_restarts().saturating_add(self.additional_restarts())
     }
 
+    /// Number of restarts of the whole JobSet that may still be counted: one more fails it.
+    pub fn counted_restarts_left(&self) -> i32 {
+        let spent = self.status.as_ref().map_or(0, |status| RestartBudget::of(self).spent(status, Scope::JobSet));
+        self.allowed_restarts().saturating_sub(spent).max(0)
+    }
+
     /// Number of restarts beyond `maxRestarts` ([`labels::ADDITIONAL_RESTARTS`]). 0 if the annotation is absent or is not
     /// such a number.
     pub fn additional_restarts(&self) -> i32 {
@@ -98,6 +106,14 @@ impl JobSet {
     /// absent, is no duration, or less than a minute.
     pub fn replace_stuck_pods_after(&self) -> Option<Duration> {
         self.annotated_duration(labels::REPLACE_STUCK_PODS_AFTER).filter(|after| after.as_secs() >= 60)
+    }
+
+    /// The request of a restart that the annotation [`labels::RESTART_REQUEST`] holds.
+    ///
+    /// # Errors
+    /// The problems of a value that is no request.
+    pub fn restart_request(&self) -> Option<Result<RestartRequest, Problems>> {
+        self.annotation(labels::RESTART_REQUEST).map(RestartRequest::parse)
     }
 
     fn annotated_duration(&self, key: &str) -> Option<Duration> {

@@ -28,9 +28,13 @@ pub const EXCLUSIVE_PLACEMENT_VIOLATION: &str = "ExclusivePlacementViolation";
 // Reasons of this project alone.
 /// Warning. The whole group begins to restart. The message has the manner, the epochs, the cause, and whether it counts.
 pub const RESTARTING: &str = "Restarting";
+/// Normal. A restart was requested, and is not carried out. The message says why.
+pub const RESTART_REQUEST_NOTED: &str = "RestartRequestNoted";
+/// Warning. The annotation with the request of a restart cannot be read, and is ignored.
+pub const RESTART_REQUEST_INVALID: &str = "RestartRequestInvalid";
 /// Normal. The group restart is complete: all Jobs are ready again.
 pub const RESTARTED: &str = "Restarted";
-/// Normal. All Pods have reported the same epoch, and their workers start.
+/// Normal. All Pods have reported the same epoch, and their workers may start. A worker that does not has the Event WorkersNotRunning.
 pub const BARRIER_LIFTED: &str = "BarrierLifted";
 /// Warning. The group has waited at the barrier for long. The message names the Pods that it waits for. Normal if it only waits until
 /// names have settled.

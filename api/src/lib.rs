@@ -4,7 +4,8 @@
 //! - the [`labels`] and annotations on every child object, and the [`names`] of those objects,
 //! - the [`effective`] values of fields that may be absent,
 //! - the [`conditions`] of a JobSet and how to set one,
-//! - the [`RestartBudget`] that limits its restarts, and the [`RestartBackoff`] between them,
+//! - the [`RestartBudget`] that limits its restarts, the [`RestartBackoff`] between them, and the [`RestartRequest`]
+//!   by which somebody asks for one,
 //! - the feature [`gates`], and which clusters can restart Pods [`in_place`],
 //! - the [`agent`] in a Pod and its environment variables,
 //! - the [`restart_rules`] of a container, in the names of KEP-467 and of Kubernetes,
@@ -34,8 +35,9 @@ mod limits;
 pub mod message_pattern;
 pub mod names;
 mod policy;
-mod quantity;
+pub mod quantity;
 mod restart_backoff;
+pub mod restart_request;
 pub mod restart_rules;
 pub mod restore;
 mod status;
@@ -56,6 +58,7 @@ pub use policy::{
     StartupPolicyOrder, SuccessPolicy,
 };
 pub use restart_backoff::{EffectiveBackoff, RestartBackoff};
+pub use restart_request::{HandledRestartRequest, RestartRequest};
 pub use status::{JobSetStatus, LaterFields, RecentRestart, ReplicatedJobStatus};
 pub use syntax::{is_dns1123_label, is_dns1123_subdomain};
 pub use volume::{RetentionPolicy, VolumeClaimPolicy, VolumeRetentionPolicy};

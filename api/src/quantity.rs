@@ -2,7 +2,7 @@
 
 /// The quantity in billionths, the precision of Kubernetes. `None` if the text is not a quantity, or if the quantity is
 /// out of range or needs a higher precision.
-pub(crate) fn nanos(text: &str) -> Option<i128> {
+pub fn nanos(text: &str) -> Option<i128> {
     let end = text.find(|at: char| !(at.is_ascii_digit() || matches!(at, '+' | '-' | '.'))).unwrap_or(text.len());
     let (number, suffix) = text.split_at(end);
     let (factor, exponent) = scale(suffix)?;

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{RestartStrategy, conditions};
+use crate::{HandledRestartRequest, RestartStrategy, conditions};
 
 /// Fields that this release does not know, by name. The API server keeps those alone that the CustomResourceDefinition has.
 pub type LaterFields = BTreeMap<String, Value>;
@@ -126,6 +126,14 @@ pub struct JobSetStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 5), extend("x-kubernetes-list-type" = "atomic"))]
     pub recent_restarts: Vec<RecentRestart>,
+
+    /// restartRequests are the requests of the annotation `jobset.sigs.k8s.io/restart-request` that the controller has
+    /// dealt with, at most five, the newest last: none of them is carried out again. Absent before the controller has read
+    /// the JobSet for the first time, and after a controller has written the status that does not know the field: a
+    /// request that is there then is noted, and not carried out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 5), extend("x-kubernetes-list-type" = "atomic"))]
+    pub restart_requests: Option<Vec<HandledRestartRequest>>,
 
     /// previousInPlaceRestartAttempt is deprecatedEpoch as a restart attempt of the Go JobSet, which counts from 0.
     /// Only the agents of the Go JobSet read it.

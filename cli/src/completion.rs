@@ -99,11 +99,14 @@ fn command(words: &[OsString], look_up: LookUp) -> Command {
         })
     };
     let command = Cli::command().mut_arg("namespace", |argument| argument.add(names(NameOf::Namespace)));
-    ["status", "restarts", "explain", "wait", "ui"].into_iter().fold(command, |command, subcommand| {
-        command.mut_subcommand(subcommand, |command| {
-            command.mut_arg("name", |argument| argument.add(names(NameOf::JobSet)))
-        })
-    })
+    ["status", "restarts", "explain", "wait", "restart", "logs", "suspend", "resume", "ui"].into_iter().fold(
+        command,
+        |command, subcommand| {
+            command.mut_subcommand(subcommand, |command| {
+                command.mut_arg("name", |argument| argument.add(names(NameOf::JobSet)))
+            })
+        },
+    )
 }
 
 /// The options that select the cluster, from a command line that is not complete yet.
@@ -113,7 +116,8 @@ fn global(words: &[OsString]) -> GlobalArgs {
     };
     let text = |id: &str| ArgMatches::try_get_one::<String>(&matches, id).ok().flatten().cloned();
     let kubeconfig = matches.try_get_one::<PathBuf>("kubeconfig").ok().flatten().cloned();
-    GlobalArgs { namespace: text("namespace"), context: text("context"), kubeconfig, ..GlobalArgs::default() }
+    let as_user = text("as_user");
+    GlobalArgs { namespace: text("namespace"), context: text("context"), kubeconfig, as_user, ..GlobalArgs::default() }
 }
 
 /// Names from the cluster; none if it does not answer.
@@ -145,7 +149,7 @@ mod tests {
     }
 
     #[rstest]
-    #[case::commands(&[""], "status restarts explain wait ui validate completion help :4")]
+    #[case::commands(&[""], "status restarts explain wait restart logs suspend resume ui validate completion help :4")]
     #[case::begun_command(&["st"], "status :4")]
     #[case::jobset(&["status", ""], "train-JobSet--/- other :4")]
     #[case::begun_jobset(&["explain", "--watch", "t"], "train-JobSet--/- :4")]

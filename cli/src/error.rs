@@ -29,6 +29,9 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
+    /// The options of a command do not fit the JobSet.
+    #[error("{0}")]
+    Usage(String),
     #[error("URLs are not read: download the manifest, as in `curl -L {0} | kubectl jobset validate -f -`")]
     Url(String),
     #[error("{} contains no file that ends in .yaml, .yml or .json", .0.display())]
@@ -68,6 +71,7 @@ impl Error {
             Self::Interrupted => Exit::Interrupted,
             Self::Kubeconfig(_)
             | Self::Read { .. }
+            | Self::Usage(_)
             | Self::Url(_)
             | Self::EmptyFolder(_)
             | Self::Listen { .. }
@@ -76,6 +80,11 @@ impl Error {
             | Self::Serialize { .. } => Exit::Usage,
             _ => Exit::Cluster,
         }
+    }
+
+    /// Whether another change of the object came first.
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Self::Request { source, .. } if matches!(&**source, kube::Error::Api(status) if status.code == 409))
     }
 
     /// The error of a failed request.
@@ -91,6 +100,13 @@ fn cause(error: &kube::Error) -> String {
             "{}; the login of the kubeconfig's context has expired or is wrong: log in again, and see `kubectl auth whoami`",
             status.message
         ),
+        kube::Error::Api(status) if status.code == 403 && status.message.contains("pods/log") => {
+            format!("{}; ask for the right to get pods/log", status.message)
+        }
+        // Admission answers in its own words.
+        kube::Error::Api(status) if status.code == 403 && status.message.contains(" cannot patch resource ") => {
+            format!("{}; ask for the right to patch JobSets", status.message)
+        }
         kube::Error::Api(status) if status.code == 403 => {
             format!("{}; ask for the right to get, list and watch these objects", status.message)
         }

@@ -16,7 +16,8 @@ const CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(5);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Leader {
-    /// Namespace and name of the Lease.
+    /// Namespace and name of the Lease; empty if there is none.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub lease: String,
     /// Identity of the controller that leads; none if none leads.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -27,16 +28,17 @@ pub struct Leader {
 }
 
 impl Leader {
-    /// The leader by the Leases of the cluster, of which one is held or else the newest counts; none if there is no Lease, as
-    /// with a controller without leader election.
-    pub fn of(leases: &[Lease], now: Timestamp) -> Option<Self> {
-        let newest = leases.iter().max_by_key(|lease| (is_held(lease, now), renewed(lease)))?;
+    /// The leader by the Leases of the cluster, of which one is held or else the newest counts.
+    pub fn of(leases: &[Lease], now: Timestamp) -> Self {
+        let Some(newest) = leases.iter().max_by_key(|lease| (is_held(lease, now), renewed(lease))) else {
+            return Self { lease: String::new(), holder: None, renewed: None };
+        };
         let held = is_held(newest, now);
-        Some(Self {
+        Self {
             lease: format!("{}/{LEASE}", newest.metadata.namespace.as_deref().unwrap_or_default()),
             holder: holder(newest).filter(|_| held).map(str::to_owned),
             renewed: renewed(newest).filter(|_| !held),
-        })
+        }
     }
 
     /// That no controller leads, and since when; none if one leads.
@@ -46,6 +48,10 @@ impl Leader {
         }
         Some(match self.renewed {
             Some(renewed) => format!("no controller has led for {} (Lease {})", age(Some(renewed), now), self.lease),
+            None if self.lease.is_empty() => {
+                "no controller is there: the cluster has no Lease of one (only with --leader-elect=false has it none)"
+                    .to_owned()
+            }
             None => format!("no controller leads (Lease {})", self.lease),
         })
     }

@@ -17,6 +17,17 @@ pub fn jobset(text: &str) -> Result<String, String> {
     Err(text.to_owned())
 }
 
+/// The name of a Pod. As for `kubectl`, the kind may come first: `pod/NAME`.
+pub fn pod(text: &str) -> Result<String, String> {
+    let name =
+        text.split_once('/').filter(|(kind, _)| matches!(*kind, "pod" | "pods" | "po")).map_or(text, |(_, it)| it);
+    if is_dns1123_subdomain(name) {
+        Ok(name.to_owned())
+    } else {
+        Err("is no name of a Pod: use NAME or pod/NAME".to_owned())
+    }
+}
+
 /// The name of a namespace.
 pub fn namespace(text: &str) -> Result<String, String> {
     if is_dns1123_label(text) {

@@ -7,13 +7,17 @@ use k8s_openapi::jiff::Timestamp;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::args::{Cli, Command, GlobalArgs, NamedArgs, OutputFormat, StatusArgs, UiArgs, ValidateArgs, WaitArgs};
+use crate::args::{
+    ChangeArgs, Cli, Command, GlobalArgs, LogsArgs, NamedArgs, OutputFormat, RestartArgs, StatusArgs, UiArgs,
+    ValidateArgs, WaitArgs,
+};
+use crate::change::{ChangeReport, Suspension, follow_restart, follow_suspension};
 use crate::cluster::{ChangeStream, Cluster, WatchScope, connect};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::output::{ProgressLine, Report, Screen, View, rendered};
 use crate::validate::{AdmissionSettings, Outcome};
-use crate::{completion, explain, restarts, status, ui, validate, wait};
+use crate::{completion, explain, logs, restarts, status, ui, validate, wait};
 
 /// Runs a command.
 pub fn run(cli: Cli) -> Result<Exit, Error> {
@@ -26,6 +30,10 @@ pub fn run(cli: Cli) -> Result<Exit, Error> {
         Command::Restarts(args) => wait_for(restarts(&cli.global, args, screen)),
         Command::Explain(args) => wait_for(explain(&cli.global, args, screen)),
         Command::Wait(args) => wait_for(wait(&cli.global, args, screen)),
+        Command::Restart(args) => wait_for(restart(&cli.global, args, screen)),
+        Command::Logs(args) => wait_for(show_logs(&cli.global, &args, screen)),
+        Command::Suspend(args) => wait_for(suspend(&cli.global, args, Suspension::Suspend, screen)),
+        Command::Resume(args) => wait_for(suspend(&cli.global, args, Suspension::Resume, screen)),
         Command::Ui(args) => wait_for(ui(&cli.global, &args, screen)),
     }
 }
@@ -41,7 +49,8 @@ async fn status(global: &GlobalArgs, args: StatusArgs, screen: Screen) -> Result
         let all_namespaces = args.all_namespaces;
         let namespace = (!all_namespaces).then_some(cluster.namespace.as_str());
         let list = async || {
-            let (jobsets, leader) = tokio::join!(cluster.jobsets(all_namespaces), cluster.leader());
+            let selected = cluster.jobsets(all_namespaces, args.selector.as_deref());
+            let (jobsets, leader) = tokio::join!(selected, cluster.leader());
             Ok(status::list(&jobsets?, namespace, leader))
         };
         shown.show(&cluster, &WatchScope::List { all_namespaces }, list).await?;
@@ -88,6 +97,40 @@ async fn wait(global: &GlobalArgs, args: WaitArgs, screen: Screen) -> Result<Exi
     if matches!(global.output, OutputFormat::Json | OutputFormat::Yaml) {
         screen.print(&rendered(&report, global.output, &view)?)?;
     }
+    Ok(report.outcome.exit())
+}
+
+async fn restart(global: &GlobalArgs, args: RestartArgs, screen: Screen) -> Result<Exit, Error> {
+    let cluster = connect(global).await?;
+    let mut line = ProgressLine::new(global.color);
+    let ended = until_interrupt(Box::pin(follow_restart(&cluster, &args, &mut line))).await;
+    end_change(global, &mut line, ended, screen)
+}
+
+async fn show_logs(global: &GlobalArgs, args: &LogsArgs, screen: Screen) -> Result<Exit, Error> {
+    let cluster = connect(global).await?;
+    let mut line = ProgressLine::new(global.color);
+    until_interrupt(Box::pin(logs::show(&cluster, args, &screen, &mut line))).await
+}
+
+async fn suspend(global: &GlobalArgs, args: ChangeArgs, wanted: Suspension, screen: Screen) -> Result<Exit, Error> {
+    let cluster = connect(global).await?;
+    let mut line = ProgressLine::new(global.color);
+    let ended = until_interrupt(Box::pin(follow_suspension(&cluster, &args, wanted, &mut line))).await;
+    end_change(global, &mut line, ended, screen)
+}
+
+/// Shows what has become of a change.
+fn end_change(
+    global: &GlobalArgs,
+    line: &mut ProgressLine,
+    ended: Result<ChangeReport, Error>,
+    screen: Screen,
+) -> Result<Exit, Error> {
+    line.end("");
+    let report = ended?;
+    let view = View { now: Timestamp::now(), wide: false, pods: false };
+    screen.print(&rendered(&report, global.output, &view)?)?;
     Ok(report.outcome.exit())
 }
 

@@ -7,6 +7,7 @@ use clap::Parser as _;
 use jobset_api::{JobSet, labels};
 use jobset_objects::{PartialJob, PartialPod};
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::PodSpec;
 use k8s_openapi::api::events::v1;
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::watcher::Event;
@@ -15,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use crate::args::{Cli, ColorMode, Command};
-use crate::explain::{Facts, explain};
+use crate::explain::{Facts, PodRequests, explain};
 use crate::leader::Leader;
 use crate::mirror::{JobSetKey, Mirror, WatchEvent};
 use crate::output::{View, rendered};
@@ -53,6 +54,12 @@ struct Case {
     occupants: Vec<PodCase>,
     #[serde(default)]
     denied: BTreeMap<String, Vec<String>>,
+    /// The specification of a Pod of each replicatedJob of which one cannot be scheduled.
+    #[serde(default)]
+    requests: BTreeMap<String, PodSpec>,
+    /// Events about Pods.
+    #[serde(default)]
+    warnings: Vec<ObjectPatch>,
     /// None if the user may not read them.
     #[serde(default = "one_lease")]
     leases: Option<Vec<ObjectPatch>>,
@@ -177,6 +184,8 @@ impl Case {
             nodes: self.nodes.as_ref().map(|nodes| templates.all("node", nodes)),
             occupants: Some(self.occupants.iter().flat_map(|pods| templates.pods(pods)).collect()),
             denied: self.denied.iter().map(|(account, requests)| (account.clone(), denied(requests))).collect(),
+            requests: self.requests.iter().map(|(group, pod)| (group.clone(), PodRequests::of(pod))).collect(),
+            warnings: templates.all("warning", &self.warnings),
             admission: self.admission,
             relay_ca: self.relay_ca,
             policies: self.policies.as_ref().map(|policies| templates.all("policy", policies)),
@@ -186,7 +195,7 @@ impl Case {
 }
 
 fn leader(leases: Option<&[ObjectPatch]>, templates: &Templates, now: Timestamp) -> Option<Leader> {
-    Leader::of(&templates.all::<Lease>("lease", leases?), now)
+    Some(Leader::of(&templates.all::<Lease>("lease", leases?), now))
 }
 
 /// The requests of an agent that are denied, by their words.

@@ -4,6 +4,7 @@
 mod bench;
 mod browser;
 mod causes;
+mod change;
 mod completion;
 mod controller;
 mod events;

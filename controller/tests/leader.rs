@@ -156,6 +156,19 @@ impl Pair {
     }
 }
 
+impl Pair {
+    /// Asks the leader to stop. The other one leads at once, and a third stands by.
+    async fn leader_stops(&mut self, third: &str) -> Result<()> {
+        self.fixture.controller.signal(Signal::TERM)?;
+        self.fixture.controller.ended().await?;
+        self.standby.logged("leading").await?;
+        let third = Program::start(&self.fixture.plane, third, &IMPATIENT)?;
+        self.fixture.controller = std::mem::replace(&mut self.standby, third);
+        self.standby.logged("standing by").await?;
+        Ok(())
+    }
+}
+
 /// What has just happened when the leader is killed, in place.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Moment {
@@ -199,6 +212,55 @@ async fn a_restart_is_counted_once_whenever_the_leader_is_killed() -> Result<()>
         }
     }
     assert!(!pair.fixture.controller.log()?.contains("ERROR"));
+    pair.fixture.plane.stop().await
+}
+
+/// Leaders go when a restart is requested, when it is counted, and when all have reported; each fifth is killed.
+#[tokio::test]
+async fn fifty_requests_over_fifty_leaders_restart_fifty_times() -> Result<()> {
+    const REQUESTS: i32 = 50;
+    let mut pair = Pair::start(&IMPATIENT).await?;
+    pair.fixture.create(in_place("train", 1, REQUESTS)).await?;
+    let pods = pair.fixture.pods("train", 1, "0").await?;
+    let mut history = pair.fixture.history("train").await?;
+    pair.fixture.report(&pods[0], "1").await?;
+    while counters(&next(&mut history).await?) != (1, 0, 0, 0) {}
+    for number in 1..=REQUESTS {
+        let id = format!("request-{number}");
+        let request = json!({"id": id, "pod": pods[0].name_any()}).to_string();
+        let annotated = json!({"metadata": {"annotations": {"jobset.sigs.k8s.io/restart-request": request}}});
+        pair.fixture.edit("train", annotated).await?;
+        let moment = [Moment::Failure, Moment::Count, Moment::Reports][usize::try_from(number % 3)?];
+        if moment != Moment::Failure {
+            while counters(&next(&mut history).await?) != (number, number, number, number) {}
+        }
+        if moment == Moment::Reports {
+            pair.fixture.report(&pods[0], &(number + 1).to_string()).await?;
+        }
+        let next_standby = format!("standby-{number}");
+        if number % 5 == 0 {
+            pair.leader_dies(&next_standby).await?;
+        } else {
+            pair.leader_stops(&next_standby).await?;
+        }
+        if moment == Moment::Failure {
+            while counters(&next(&mut history).await?) != (number, number, number, number) {}
+        }
+        pair.fixture.report(&pods[0], &(number + 1).to_string()).await?;
+        let lifted = (number + 1, number, number, number);
+        let status = loop {
+            let jobset = next(&mut history).await?;
+            assert!(counters(&jobset) <= lifted, "{id}: {:?} is more than {lifted:?}", counters(&jobset));
+            if counters(&jobset) == lifted {
+                break jobset.status.unwrap_or_default();
+            }
+        };
+        let handled = status.restart_requests.unwrap_or_default();
+        let last = handled.last().map(|it| (it.id.as_str(), it.outcome.as_str(), it.restart));
+        assert_eq!(last, Some((id.as_str(), "CarriedOut", Some(number))));
+    }
+    pair.fixture.settle().await?;
+    assert_eq!(restarts(&pair.fixture.status("train").await?), (0, REQUESTS, REQUESTS));
     pair.fixture.plane.stop().await
 }
 

@@ -39,6 +39,7 @@ mod policy;
 mod program;
 mod refused;
 mod releases;
+mod requests;
 mod resources;
 mod resume;
 mod rivals;

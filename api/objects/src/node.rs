@@ -1,5 +1,7 @@
 //! Partial Nodes. The status of a Node lists hundreds of images, which the parser skips.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Resource;
@@ -41,6 +43,8 @@ pub struct NodeTaint {
 pub struct PartialNodeStatus {
     pub node_info: NodeSystemInfo,
     pub conditions: Vec<PartialCondition>,
+    /// What Pods can request of the node, as quantities by the names of resources.
+    pub allocatable: BTreeMap<String, String>,
     /// Features that the kubelet declares (KEP-5328).
     pub declared_features: Vec<String>,
 }

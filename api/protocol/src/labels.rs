@@ -76,6 +76,11 @@ pub const SETTLE_NAMES: &str = "jobset.sigs.k8s.io/settle-names";
 /// index that is replaced, until its worker runs. Absent: such Pods stay.
 pub const REPLACE_STUCK_PODS_AFTER: &str = "jobset.sigs.k8s.io/replace-stuck-pods-after";
 
+/// Annotation of a JobSet: a request to restart it, as JSON (`RestartRequest` of jobset-api). The controller carries each request
+/// out once, or notes why not, and remembers its ID in `status.restartRequests`. A request that is there when the JobSet is created
+/// is only noted.
+pub const RESTART_REQUEST: &str = "jobset.sigs.k8s.io/restart-request";
+
 /// Annotation of an Event of the controller about a JobSet: `status.groupRestarts` in the status that was written together
 /// with the Event. Events of one restart have the same number.
 pub const EVENT_GROUP_RESTARTS: &str = "jobset.sigs.k8s.io/group-restarts";

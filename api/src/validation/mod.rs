@@ -28,6 +28,7 @@ mod replicated_jobs;
 mod resize;
 mod restart_backoff;
 mod restart_budget;
+mod restart_request;
 mod restart_rules;
 mod rule;
 mod single_jobs;
@@ -53,7 +54,7 @@ pub(crate) use unchanged::{AS_CREATED, AS_CREATED_OR_MORE_RESTARTS};
 pub use warnings::{update_warnings, warnings};
 
 /// The rules for a new JobSet, in the order in which their errors are reported.
-const RULES: [Rule; 24] = [
+const RULES: [Rule; 25] = [
     // Names and numbers of child objects.
     replicated_jobs::check,
     child_names::check,
@@ -78,6 +79,7 @@ const RULES: [Rule; 24] = [
     restart_budget::check,
     additional_restarts::check,
     durations::check,
+    restart_request::check,
     restart_rules::check,
     agent::check,
     volume_mounts::check,

@@ -9,7 +9,7 @@
 use serde_json::Value;
 
 use super::unchanged::{AS_CREATED, AS_CREATED_OR_MORE_RESTARTS};
-use super::{additional_restarts, resize, restart_budget, suspended, unchanged};
+use super::{additional_restarts, resize, restart_budget, restart_request, suspended, unchanged};
 use crate::field::{Errors, Path, shown};
 use crate::gates::Gates;
 use crate::{JobSet, JobSetSpec, JobSetStatus, defaults};
@@ -33,6 +33,7 @@ pub(super) fn check(old: &JobSet, new: &JobSet, gates: Gates, spec: &Path<'_>, e
     check_policies(&old.spec, &new.spec, spec, errors);
     restart_budget::check_update(old, new, AS_CREATED, errors);
     additional_restarts::check_update(old, new, errors);
+    restart_request::check_update(old, new, errors);
     let path = spec.child("replicatedJobs");
     let (before, after) = (&old.spec.replicated_jobs, &new.spec.replicated_jobs);
     let [names_before, names_after] = [before, after].map(|it| it.iter().map(|it| &*it.name).collect::<Vec<_>>());

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{Container, ContainerRestartRule, PodSpec, Probe};
 
 use super::subject::Subject;
-use super::{additional_restarts, annotations, durations, inject_agent, managed_by, restart_backoff};
+use super::{additional_restarts, annotations, durations, inject_agent, managed_by, restart_backoff, restart_request};
 use crate::agent::Agent;
 use crate::field::Path;
 use crate::gates::Gates;
@@ -27,6 +27,7 @@ pub fn warnings(jobset: &JobSet) -> Vec<String> {
     additional_restarts::warn(&subject, &mut warnings);
     restart_backoff::warn(&subject, &mut warnings);
     durations::warn(&subject, &mut warnings);
+    restart_request::warn(&subject, &mut warnings);
     managed_by::warn(&subject, &mut warnings);
     if subject.spec.restart_strategy() == RestartStrategy::InPlaceRestart {
         in_place(&subject, &mut warnings);

@@ -30,6 +30,10 @@ pub struct Cluster {
 pub async fn connect(global: &GlobalArgs) -> Result<Cluster, Error> {
     let mut config = config(global).await?;
     config.connect_timeout = Some(CONNECT);
+    if let Some(user) = &global.as_user {
+        config.auth_info.impersonate = Some(user.clone());
+        config.auth_info.impersonate_groups = Some(global.as_group.clone()).filter(|groups| !groups.is_empty());
+    }
     let namespace = match &global.namespace {
         Some(namespace) => namespace.clone(),
         None => of_context(&config.default_namespace)?,

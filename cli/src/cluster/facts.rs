@@ -6,16 +6,16 @@ use jobset_objects::{PartialNode, PartialPod};
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::jiff::Timestamp;
+use kube::Api;
 use kube::api::{ListParams, PostParams};
-use kube::{Api, ResourceExt as _};
 
 use super::connect::Cluster;
 use super::fetch::all;
 use crate::error::Error;
-use crate::explain::{FactNeeds, Facts};
+use crate::explain::{FactNeeds, Facts, PodRequests};
 use crate::leader::Leader;
 
 /// The default namespace of the controller.
@@ -27,12 +27,12 @@ impl Cluster {
         let jobset = self.jobset(name).await?.into();
         let (jobs, pods) = tokio::join!(self.jobs(name), self.pods(name));
         let own = Facts { jobset, jobs: jobs?, pods: pods?, now: Timestamp::now(), ..Facts::default() };
-        let around = self.surroundings(name, &own.needs()).await;
+        let around = self.surroundings(&own.needs()).await;
         Ok(Facts { jobset: own.jobset, jobs: own.jobs, pods: own.pods, ..around })
     }
 
     /// The facts about this JobSet without its own objects.
-    pub async fn surroundings(&self, name: &str, needs: &FactNeeds) -> Facts {
+    pub async fn surroundings(&self, needs: &FactNeeds) -> Facts {
         let (refusals, leader, admission) = tokio::join!(self.refusals(), self.leader(), self.admission());
         let refusals = refusals.unwrap_or_default();
         let mut facts = Facts { refusals, leader, admission, now: Timestamp::now(), ..Facts::default() };
@@ -40,8 +40,17 @@ impl Cluster {
             let api: Api<PartialNode> = Api::all(self.client.clone());
             facts.nodes = all(&api, &ListParams::default(), "list nodes").await.ok();
         }
+        for (group, pod) in &needs.requests {
+            let api: Api<Pod> = self.api();
+            let pod = api.get_opt(pod).await.ok().flatten().and_then(|pod| pod.spec);
+            facts.requests.extend(pod.map(|pod| (group.clone(), PodRequests::of(&pod))));
+        }
+        if needs.warnings {
+            let params = ListParams::default().fields("regarding.kind=Pod,type=Warning");
+            facts.warnings = all(&self.api(), &params, "list Events of Pods").await.unwrap_or_default();
+        }
         if needs.occupants {
-            facts.occupants = self.occupants(name).await;
+            facts.occupants = self.occupants().await;
         }
         if needs.stream {
             let api: Api<ConfigMap> = self.api();
@@ -56,15 +65,12 @@ impl Cluster {
         facts
     }
 
-    /// The Pods of all other JobSets with exclusive placement.
-    async fn occupants(&self, name: &str) -> Option<Vec<PartialPod>> {
+    /// The Pods of all JobSets that keep a leader of exclusive placement away, by the labels that its anti-affinity reads.
+    async fn occupants(&self) -> Option<Vec<PartialPod>> {
         let api: Api<PartialPod> = Api::all(self.client.clone());
-        let mut pods = all(&api, &ListParams::default().labels(labels::JOB_KEY), "list Pods").await.ok()?;
-        let is_own = |pod: &PartialPod| {
-            pod.namespace().as_deref() == Some(&self.namespace)
-                && pod.labels().get(labels::JOBSET_NAME).is_some_and(|jobset| jobset == name)
-        };
-        pods.retain(|pod| !is_own(pod) && pod.annotations().contains_key(labels::EXCLUSIVE_TOPOLOGY));
+        let selector = format!("{},{}", labels::JOB_KEY, labels::PRIORITY);
+        let mut pods = all(&api, &ListParams::default().labels(&selector), "list Pods").await.ok()?;
+        pods.retain(|pod| pod.spec.node_name.is_some() && !pod.has_ended());
         Some(pods)
     }
 
@@ -105,9 +111,9 @@ impl Cluster {
         api.create(&PostParams::default(), &review).await.ok()?.status.map(|status| status.allowed)
     }
 
-    /// The controller that leads; none if the user may not read Leases, or there is none.
+    /// The controller that leads; none if the user may not read Leases.
     pub async fn leader(&self) -> Option<Leader> {
-        Leader::of(&self.leases().await?, Timestamp::now())
+        Some(Leader::of(&self.leases().await?, Timestamp::now()))
     }
 
     /// Events of the Job controller about Pods that it could not create.
@@ -123,7 +129,8 @@ impl Cluster {
             return Some(leases);
         }
         let there: Api<Lease> = Api::namespaced(self.client.clone(), CONTROLLER_NAMESPACE);
-        there.get_opt(LEASE).await.ok().map(|lease| lease.into_iter().collect())
+        // It may be in a namespace that the user may not read.
+        there.get_opt(LEASE).await.ok()?.map(|lease| vec![lease])
     }
 
     async fn admission(&self) -> Option<bool> {

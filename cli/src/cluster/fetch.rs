@@ -54,11 +54,12 @@ impl Cluster {
         }
     }
 
-    /// The JobSets of the namespace or of all namespaces.
-    pub async fn jobsets(&self, all_namespaces: bool) -> Result<Vec<JobSet>, Error> {
+    /// The JobSets of the namespace or of all namespaces, all of them or those that a label selector selects.
+    pub async fn jobsets(&self, all_namespaces: bool, selector: Option<&str>) -> Result<Vec<JobSet>, Error> {
         let api: Api<JobSet> = if all_namespaces { Api::all(self.client.clone()) } else { self.api() };
         let place = if all_namespaces { "all namespaces".to_owned() } else { format!("namespace {}", self.namespace) };
-        match all(&api, &ListParams::default(), &format!("list JobSets in {place}")).await {
+        let params = ListParams { label_selector: selector.map(str::to_owned), ..ListParams::default() };
+        match all(&api, &params, &format!("list JobSets in {place}")).await {
             Err(Error::Request { source, .. }) if matches!(&*source, kube::Error::Api(status) if status.code == 404) => {
                 Err(Error::NoKind)
             }

@@ -20,7 +20,11 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     if waits_until.is_none() && has_run_well(facts) {
         return Vec::new();
     }
-    let mut what = format!("The group keeps failing: {} times in a row.", last.consecutive_failures);
+    let mut what = format!(
+        "The group keeps failing: {} times in a row, each time less than {} s after its workers began to run.",
+        last.consecutive_failures,
+        facts.jobset.spec.restart_backoff().stable.as_secs()
+    );
     if let Some(until) = waits_until {
         let _ = write!(what, " It waits {until}, before restart {}.", last.number);
     }
@@ -49,18 +53,36 @@ fn has_run_well(facts: &Facts) -> bool {
         && facts.condition(conditions::RESTARTING).is_none()
 }
 
-/// The causes of the recent restarts, the newest first. Equal causes share a line.
+/// The causes of the failures in a row, the newest first, as far as the status keeps them. Equal causes share a line.
 fn causes(facts: &Facts) -> Vec<String> {
     let mut causes: Vec<(&str, usize)> = Vec::new();
-    let restarts = facts.jobset.status.iter().flat_map(|status| status.recent_restarts.iter().rev());
-    for message in restarts.map(|restart| restart.message.as_str()).filter(|message| !message.is_empty()) {
+    let restarts = facts.jobset.status.iter().flat_map(|status| &status.recent_restarts).collect::<Vec<_>>();
+    let row = restarts.iter().enumerate().rev().take_while(|(_, restart)| restart.consecutive_failures >= 1);
+    for (place, restart) in row {
+        let (number, message) = (restart.consecutive_failures, restart.message.as_str());
+        let before = place.checked_sub(1).map_or(0, |place| restarts[place].consecutive_failures);
+        // A restart that leaves the number as it is was no failure of a worker, but for the first of a new row.
+        if number == before && (number > 1 || is_no_failure(message)) {
+            continue;
+        }
         match causes.iter_mut().find(|(known, _)| *known == message) {
             Some((_, times)) => *times += 1,
+            None if message.is_empty() => {}
             None => causes.push((message, 1)),
+        }
+        if number == 1 {
+            break;
         }
     }
     let line = |(message, times): (&str, usize)| {
         if times > 1 { format!("{times} times: {message}") } else { message.to_owned() }
     };
     causes.into_iter().map(line).collect()
+}
+
+/// Whether the controller says of a restart that a Pod was taken away, or that somebody asked for it.
+fn is_no_failure(message: &str) -> bool {
+    let says =
+        [", disrupted", " was refused by node ", " was deleted in epoch ", " has restarted", "restart requested: "];
+    says.iter().any(|words| message.contains(words))
 }

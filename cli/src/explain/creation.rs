@@ -22,7 +22,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     let mut messages: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     let short = facts.jobs.iter().filter(|job| lacks_pods(job, facts));
     for job in short {
-        if let Some(event) = newest(&job.name_any(), &facts.refusals) {
+        if let Some(event) = newest(job, &facts.refusals) {
             let note = event.note.as_deref().unwrap_or_default();
             messages.entry(note.strip_prefix(PREFIX).unwrap_or(note)).or_default().push(job.name_any());
         }
@@ -41,7 +41,7 @@ pub(super) fn missing(facts: &Facts) -> Vec<Finding> {
         let what = format!("{jobs} of {} Jobs do not exist.", facts.jobset.spec.global_replicas());
         findings.push(Finding::new("JobsMissing", what, "The controller creates them, if it leads and runs."));
     }
-    let refused = |job: &PartialJob| newest(&job.name_any(), &facts.refusals).is_some();
+    let refused = |job: &PartialJob| newest(job, &facts.refusals).is_some();
     let short = facts.jobs.iter().filter(|job| lacks_pods(job, facts) && !refused(job));
     let short: Vec<String> = short.map(|job| job.name_any()).collect();
     if !short.is_empty() {
@@ -63,12 +63,17 @@ fn lacks_pods(job: &PartialJob, facts: &Facts) -> bool {
     i32::try_from(there).is_ok_and(|there| there < job.remaining_pods())
 }
 
-fn newest<'a>(job: &str, events: &'a [Event]) -> Option<&'a Event> {
-    let about = |event: &&Event| event.regarding.as_ref().is_some_and(|object| object.name.as_deref() == Some(job));
+/// The newest Event about this Job, and not about an earlier one of its name.
+fn newest<'a>(job: &PartialJob, events: &'a [Event]) -> Option<&'a Event> {
+    let about = |event: &&Event| {
+        let object = event.regarding.as_ref();
+        object.is_some_and(|object| object.name == job.metadata.name && object.uid == job.metadata.uid)
+    };
     events.iter().filter(about).max_by_key(|event| last_seen(event))
 }
 
-fn last_seen(event: &Event) -> Option<Timestamp> {
+/// When the Event was last observed.
+pub(super) fn last_seen(event: &Event) -> Option<Timestamp> {
     let series = event.series.as_ref().map(|series| series.last_observed_time.0);
     let old = event.deprecated_last_timestamp.as_ref().map(|time| time.0);
     series.or(old).or(event.event_time.as_ref().map(|time| time.0))

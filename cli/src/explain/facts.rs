@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use jobset_api::{JobSet, conditions};
+use jobset_api::{JobSet, conditions, labels};
 use jobset_objects::{PartialJob, PartialNode, PartialPod};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
@@ -11,6 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
+use super::capacity::PodRequests;
 use super::problem::{self, PodProblem, ProblemKind};
 use crate::leader::Leader;
 use crate::status::Epochs;
@@ -23,14 +24,14 @@ pub struct Facts {
     pub pods: Vec<Arc<PartialPod>>,
     /// Events about Jobs of its namespace for which the API server refused Pods.
     pub refusals: Vec<Event>,
-    /// The controller that leads; none if the user may not read Leases, or there is none.
+    /// The controller that leads; none if the user may not read Leases.
     pub leader: Option<Leader>,
     /// Whether an admission webhook is configured for JobSets; none if the user may not read that.
     pub admission: Option<bool>,
     /// The nodes, if a Pod cannot be scheduled; none if the user may not read them.
     pub nodes: Option<Vec<PartialNode>>,
-    /// The Pods of other Jobs with exclusive placement, in all namespaces, if a leader of exclusive placement cannot be
-    /// scheduled; none if the user may not read them.
+    /// The Pods of JobSets that have nodes, in all namespaces, if a leader of exclusive placement cannot be scheduled; none if the
+    /// user may not read them.
     pub occupants: Option<Vec<PartialPod>>,
     /// Requests of an agent that its ServiceAccount is denied, such as `watch JobSets`, by the name of the ServiceAccount;
     /// only for agents that have not reported, and only if the user may ask.
@@ -40,15 +41,25 @@ pub struct Facts {
     pub relay_ca: Option<bool>,
     /// The NetworkPolicies of the namespace; none if the user may not read them, or the agents do not use the stream.
     pub policies: Option<Vec<NetworkPolicy>>,
+    /// What a Pod of each replicatedJob asks for, of which one cannot be scheduled, if the user may read it.
+    pub requests: BTreeMap<String, PodRequests>,
+    /// Warnings of the kubelet and others about Pods of the namespace, if one of its Pods does not start.
+    pub warnings: Vec<Event>,
     /// When the objects were read.
     pub now: Timestamp,
 }
 
 /// What an explanation has to know beside the JobSet's own objects.
+// Each is asked for by itself.
+#[allow(clippy::struct_excessive_bools)]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FactNeeds {
     /// The nodes: a Pod cannot be scheduled.
     pub nodes: bool,
+    /// What a Pod of each of these replicatedJobs asks for: it cannot be scheduled. The names of the Pods by those of the replicatedJobs.
+    pub requests: BTreeMap<String, String>,
+    /// Warnings about Pods: one does not start.
+    pub warnings: bool,
     /// The Pods of other Jobs: a leader of exclusive placement cannot be scheduled.
     pub occupants: bool,
     /// What stands between agents and relays: the agents report over the stream.
@@ -77,7 +88,12 @@ impl Facts {
     /// What the explanation has to know beside the JobSet's own objects.
     pub fn needs(&self) -> FactNeeds {
         let cannot_be_scheduled = || self.pods.iter().filter(|pod| problem::is_unschedulable(pod));
+        let group = |pod: &PartialPod| pod.labels().get(labels::REPLICATED_JOB_NAME).cloned();
+        let epochs = Epochs::of(&self.jobset);
+        let starts = |pod: &PartialPod| problem::of(pod, epochs, self.now).is_some_and(|it| it.kind.is_told_by_events());
         FactNeeds {
+            requests: cannot_be_scheduled().filter_map(|pod| Some((group(pod)?, pod.name_any()))).collect(),
+            warnings: self.pods.iter().any(|pod| starts(pod)),
             nodes: cannot_be_scheduled().next().is_some(),
             occupants: cannot_be_scheduled().any(|pod| problem::leads(pod)),
             stream: Epochs::of(&self.jobset).is_some_and(|epochs| epochs.lag.is_some()),

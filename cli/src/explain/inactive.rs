@@ -61,10 +61,7 @@ pub(super) fn suspended(facts: &Facts) -> Vec<Finding> {
         None => Finding::new(
             "Suspended",
             "The JobSet is suspended: spec.suspend is true.",
-            facts.kubectl(&format!(
-                "patch jobset {} --type merge -p '{{\"spec\":{{\"suspend\":false}}}}'",
-                facts.jobset.name_any()
-            )),
+            facts.kubectl(&format!("jobset resume {}", facts.jobset.name_any())),
         ),
     };
     vec![finding]

@@ -5,6 +5,7 @@
 
 mod admission;
 mod barrier;
+mod capacity;
 mod controller;
 mod crash_loop;
 mod creation;
@@ -23,6 +24,7 @@ mod topology;
 use kube::ResourceExt as _;
 use serde::Serialize;
 
+pub use capacity::PodRequests;
 pub use facts::{FactNeeds, Facts};
 
 use crate::status::{self, JobSetState, Workers};
@@ -42,6 +44,9 @@ pub struct Explanation {
     /// Its workers, by its Jobs and Pods; none if no worker should run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workers: Option<Workers>,
+    /// That no controller leads, and since when, if none does although the JobSet needs one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub no_controller: Option<String>,
     /// The findings, the most important first.
     pub findings: Vec<Finding>,
 }
@@ -73,13 +78,14 @@ impl Finding {
 type Rule = fn(&Facts) -> Vec<Finding>;
 
 /// Rules for a JobSet that has ended or is not to run, after [`outcome::check`].
-const SETTLED: [Rule; 3] = [inactive::deleting, inactive::managed_elsewhere, inactive::suspended];
+const SETTLED: [Rule; 4] =
+    [inactive::deleting, inactive::managed_elsewhere, controller::check_suspended, inactive::suspended];
 
 /// Rules for a JobSet without Jobs.
-const EMPTY: [Rule; 1] = [inactive::no_jobs];
+const EMPTY: [Rule; 2] = [controller::check, inactive::no_jobs];
 
 /// Rules for a JobSet that the controller does not reconcile.
-const NOT_RECONCILED: [Rule; 2] = [reported::invalid, admission::check];
+const NOT_RECONCILED: [Rule; 3] = [controller::check, reported::invalid, admission::check];
 
 /// Rules for causes that keep a JobSet from running, the most important first. [`barrier::waiting`] is the last of them.
 const CAUSES: [Rule; 11] = [
@@ -100,7 +106,8 @@ const CAUSES: [Rule; 11] = [
 ];
 
 /// Rules for remarks, which also apply to a JobSet that runs.
-const REMARKS: [Rule; 6] = [
+const REMARKS: [Rule; 7] = [
+    reported::restart_request,
     barrier::restarting,
     reported::not_in_place,
     stream::unavailable,
@@ -116,6 +123,11 @@ const RUNNING: [Rule; 3] = [controller::check, reported::internal_error, crash_l
 pub fn explain(facts: &Facts) -> Explanation {
     use JobSetState::{Completed, Deleting, Failed, Invalid, ManagedElsewhere, NoJobs, Running, Suspended};
 
+    let facts = &Facts {
+        jobs: status::own(&facts.jobset, &facts.jobs),
+        pods: status::own(&facts.jobset, &facts.pods),
+        ..facts.clone()
+    };
     let tree = status::report(&facts.jobset, &facts.jobs, &facts.pods, None);
     let (state, workers) = (tree.state, tree.workers);
     let all = |rules: &[Rule]| rules.iter().flat_map(|rule| rule(facts)).collect::<Vec<_>>();
@@ -137,6 +149,8 @@ pub fn explain(facts: &Facts) -> Explanation {
         jobs_ready: tree.jobs_ready,
         jobs: tree.jobs,
         workers,
+        no_controller: controller::absence(facts)
+            .filter(|_| !matches!(state, Completed | Failed | Deleting | ManagedElsewhere)),
         findings,
     }
 }

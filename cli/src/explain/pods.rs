@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 
 use jobset_api::labels;
 use jobset_objects::PartialPod;
+use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt as _;
 
+use super::creation::last_seen;
 use super::problem::{self, PodProblem, ProblemKind, names};
 use super::topology::Topology;
 use super::{Facts, Finding};
+use crate::output::one_line;
 
 /// Advice for a problem of the Pod template.
 const RECREATE: &str = "The Pod template is immutable: to change it, delete the JobSet and create it again.";
@@ -33,6 +36,9 @@ fn finding(problem: &PodProblem, pods: &[&PartialPod], facts: &Facts) -> Finding
         ProblemKind::LeaderUnschedulable => (
             format!("{who}, which leads Job {subject} in exclusive placement, has no node; its followers wait for it."),
             match unlabelled(facts, pods) {
+                None if never_fit(facts, pods).is_some() => {
+                    format!("Nothing that is freed helps: add larger nodes, or ask for less. {RECREATE}")
+                }
                 Some(key) => format!(
                     "Label the nodes (`kubectl label node NODE {key}=DOMAIN`), or delete the JobSet and create it again with \
                      a label that nodes have."
@@ -40,10 +46,16 @@ fn finding(problem: &PodProblem, pods: &[&PartialPod], facts: &Facts) -> Finding
                 None => "Free a whole topology domain, or add nodes: each Job needs one of its own.".to_owned(),
             },
         ),
-        ProblemKind::Unschedulable => (
-            format!("{who} cannot be scheduled."),
-            format!("Add or free what is missing. {RECREATE}"),
-        ),
+        ProblemKind::Unschedulable => match never_fit(facts, pods) {
+            Some(why) => (
+                format!("{who} cannot be scheduled on any node that there is: {why}."),
+                format!("Nothing that is freed helps: add larger nodes, or ask for less. {RECREATE}"),
+            ),
+            None => (
+                format!("{who} cannot be scheduled now."),
+                format!("Free what is missing, or add nodes: the scheduler tries again. {RECREATE}"),
+            ),
+        },
         ProblemKind::SchedulingGated => (
             format!("{who} {is} held back by scheduling gates."),
             "The program that set the gates removes them: a queue such as Kueue, once there is quota.".to_owned(),
@@ -96,6 +108,12 @@ fn finding(problem: &PodProblem, pods: &[&PartialPod], facts: &Facts) -> Finding
     if !message.is_empty() {
         details.push(message.clone());
     }
+    if *kind == ProblemKind::LeaderUnschedulable {
+        details.extend(never_fit(facts, pods).map(|why| format!("no node can ever hold it: {why}")));
+    }
+    if kind.is_told_by_events() {
+        details.extend(newest_warning(facts, pods));
+    }
     if let (Some(topology), Some(pod)) = (Topology::of(facts), pods.first()) {
         details.extend(of_nodes(*kind, pod, &topology));
     }
@@ -103,6 +121,25 @@ fn finding(problem: &PodProblem, pods: &[&PartialPod], facts: &Facts) -> Finding
         details.push(names(&pods.iter().map(|pod| pod.name_any()).collect::<Vec<_>>()));
     }
     Finding::new(format!("{kind:?}"), what, advice).with(details)
+}
+
+/// Why no node that there is can ever hold these Pods.
+fn never_fit(facts: &Facts, pods: &[&PartialPod]) -> Option<String> {
+    let group = pods.first()?.labels().get(labels::REPLICATED_JOB_NAME)?;
+    facts.requests.get(group)?.never_fit(facts.nodes.as_deref()?)
+}
+
+/// What the kubelet, or another program, has warned of last about one of these Pods, and not about an earlier one of its name.
+fn newest_warning(facts: &Facts, pods: &[&PartialPod]) -> Option<String> {
+    let is_about = |event: &Event, pod: &PartialPod| {
+        let object = event.regarding.as_ref();
+        object.is_some_and(|object| object.name == pod.metadata.name && object.uid == pod.metadata.uid)
+    };
+    let about = facts.warnings.iter().filter(|event| pods.iter().any(|pod| is_about(event, pod)));
+    let event = about.max_by_key(|event| last_seen(event))?;
+    let pod = event.regarding.as_ref().and_then(|object| object.name.as_deref()).unwrap_or_default();
+    let reason = event.reason.as_deref().unwrap_or_default();
+    Some(format!("{pod}: {reason}: {}", one_line(event.note.as_deref().unwrap_or_default())))
 }
 
 /// The key of exclusive placement that no node has as a label.

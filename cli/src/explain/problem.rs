@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
 use crate::output::one_line;
-use crate::status::{Epochs, PodBarrier, ended};
+use crate::status::{Epochs, PodBarrier, ended, restarts_in_place};
 
 /// The most names of Pods in a finding.
 const SHOWN: usize = 5;
@@ -36,6 +36,13 @@ pub(super) enum ProblemKind {
     Starting,
 }
 
+impl ProblemKind {
+    /// Whether the status of the Pod may lack the cause, and an Event has it: mounts, sandboxes, probes.
+    pub(super) fn is_told_by_events(self) -> bool {
+        matches!(self, Self::Starting | Self::ContainerConfig)
+    }
+}
+
 /// A problem of a Pod. Pods with equal problems share a finding.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct PodProblem {
@@ -46,7 +53,24 @@ pub(super) struct PodProblem {
     pub(super) message: String,
 }
 
+/// Words with which the kubelet begins a message about a pull that has failed and is to be tried again. The rest is the same.
+const BACK_OFF: &str = "Back-off pulling image ";
+
 impl PodProblem {
+    /// Of an image that cannot be pulled. The kubelet goes back and forth between the failure of a pull and the wait before the next
+    /// one, so the reason is no part of the problem, and the image is.
+    fn of_image(self, reason: &str, message: &str) -> Self {
+        // `Back-off pulling image "a:1": ErrImagePull: failed to pull`, and `failed to pull`.
+        let waited = message.strip_prefix(BACK_OFF).and_then(|rest| rest.split_once("\": ")).map(|(_, cause)| cause);
+        let cause = waited.map(|cause| cause.strip_prefix("ErrImagePull: ").unwrap_or(cause));
+        let message = match cause {
+            Some(cause) => cause.to_owned(),
+            None if reason == "ErrImagePull" => message.to_owned(),
+            None => format!("{reason}: {message}"),
+        };
+        Self { message, ..self }
+    }
+
     fn new(kind: ProblemKind, subject: impl Into<String>, message: impl Into<String>) -> Self {
         Self { kind, subject: subject.into(), message: message.into() }
     }
@@ -67,11 +91,15 @@ pub(super) fn of(pod: &PartialPod, epochs: Option<Epochs>, now: Timestamp) -> Op
         return Some(unscheduled(pod));
     }
     let containers = || pod.status.init_container_statuses.iter().chain(&pod.status.container_statuses);
-    if let Some(problem) = containers().find_map(|status| container(pod, status)) {
+    // Whoever was told to restart, or says that it does, ends its containers for that.
+    let is_restarting = barrier == Some(PodBarrier::Restarting) || restarts_in_place(pod);
+    let is_cause = |status: &&PartialContainerStatus| !is_restarting || status.state.terminated.is_none();
+    if let Some(problem) = containers().filter(is_cause).find_map(|status| container(pod, status)) {
         return Some(problem);
     }
     match barrier {
-        Some(PodBarrier::Waiting | PodBarrier::Restarting) => None,
+        _ if is_restarting => None,
+        Some(PodBarrier::Waiting) => None,
         Some(PodBarrier::Unreported) if epochs.is_some_and(|epochs| may_have_reported(pod, epochs, now)) => None,
         Some(PodBarrier::Unreported) if containers().any(|status| status.state.running.is_some()) => {
             Some(PodProblem::new(ProblemKind::AgentSilent, account(pod), ""))
@@ -148,7 +176,7 @@ fn container(pod: &PartialPod, status: &PartialContainerStatus) -> Option<PodPro
             Some(end.map_or_else(|| problem(ProblemKind::ContainerFails, words), failed))
         }
         reason if reason.contains("Image") || reason == "RegistryUnavailable" => {
-            Some(problem(ProblemKind::ImagePull, words))
+            Some(problem(ProblemKind::ImagePull, String::new()).of_image(reason, &message))
         }
         reason if reason.ends_with("Error") => Some(problem(ProblemKind::ContainerConfig, words)),
         _ => None,

@@ -1,6 +1,7 @@
 //! Failures that the controller reports in a condition.
 
-use jobset_api::conditions;
+use jobset_api::{conditions, labels};
+use kube::ResourceExt as _;
 
 use super::{Facts, Finding};
 
@@ -47,6 +48,32 @@ pub(super) fn child_refused(facts: &Facts) -> Vec<Finding> {
                   retries.";
     let what = "The API server refuses an object of the JobSet.";
     named(facts, conditions::CHILD_REFUSED, "ChildRefused", what, advice)
+}
+
+/// A remark: somebody asks for a restart, and the controller has not dealt with it.
+pub(super) fn restart_request(facts: &Facts) -> Vec<Finding> {
+    let key = labels::RESTART_REQUEST;
+    let name = facts.jobset.name_any();
+    let (what, advice) = match facts.jobset.restart_request() {
+        Some(Err(_)) => (
+            format!("The annotation {key} is no request of a restart, and is ignored."),
+            format!(
+                "The Event RestartRequestInvalid says why. Use `{}`.",
+                facts.kubectl(&format!("jobset restart {name}"))
+            ),
+        ),
+        _ => match facts.jobset.pending_restart_request() {
+            Some(request) => (
+                format!("A restart is requested ({}), and the controller has not dealt with it yet.", request.id),
+                format!(
+                    "It does so within a second, if one leads. To withdraw the request, run `{}`.",
+                    facts.kubectl(&format!("annotate jobset {name} {key}-"))
+                ),
+            ),
+            None => return Vec::new(),
+        },
+    };
+    vec![Finding::new("RestartRequested", what, advice)]
 }
 
 /// A finding with the message of a condition, if the condition is true.

@@ -36,21 +36,26 @@ impl<'a> Topology<'a> {
         !self.nodes.iter().any(|node| node.labels().contains_key(key))
     }
 
-    /// The domains of this key, how many of them other Jobs occupy, and these Jobs. Jobs of other priorities do not count:
-    /// they exclude nobody.
+    /// The domains of this key, how many of them other Jobs occupy, and these Jobs, those of the same JobSet included. As for the
+    /// scheduler, a Job occupies a domain whether it asked for one or not. Jobs of other priorities do not count: they exclude nobody.
     pub(super) fn occupied(&self, key: &str, leader: &PartialPod) -> Vec<String> {
         let domain_of: BTreeMap<String, &str> =
             self.nodes.iter().filter_map(|node| Some((node.name_any(), node.labels().get(key)?.as_str()))).collect();
         let domains: BTreeSet<&str> = domain_of.values().copied().collect();
         let priority = leader.labels().get(labels::PRIORITY);
+        let job_of = |pod: &PartialPod| (pod.namespace(), pod.labels().get(labels::JOB_NAME).cloned());
+        let own = job_of(leader);
+        let excludes = |pod: &&PartialPod| {
+            !pod.has_ended() && pod.labels().get(labels::PRIORITY) == priority && job_of(pod) != own
+        };
         let mut occupied: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
-        for pod in
-            self.occupants.iter().filter(|pod| !pod.has_ended() && pod.labels().get(labels::PRIORITY) == priority)
-        {
+        for pod in self.occupants.iter().filter(excludes) {
             let domain = pod.spec.node_name.as_ref().and_then(|node| domain_of.get(node));
             if let Some(domain) = domain {
                 let job = pod.labels().get(labels::JOB_NAME).map(String::as_str).unwrap_or_default();
-                let job = format!("{}/{job}", pod.namespace().unwrap_or_default());
+                let asked = pod.annotations().contains_key(labels::EXCLUSIVE_TOPOLOGY);
+                let remark = if asked { "" } else { " (did not ask for exclusive placement)" };
+                let job = format!("{}/{job}{remark}", pod.namespace().unwrap_or_default());
                 occupied.entry(domain).or_default().insert(job);
             }
         }

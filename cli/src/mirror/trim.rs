@@ -7,7 +7,8 @@ use jobset_objects::{PartialCondition, PartialContainerStatus, PartialJob, Parti
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 /// Labels of Pods that reports read.
-const POD_LABELS: [&str; 4] = [labels::JOBSET_NAME, labels::JOBSET_UID, labels::JOB_NAME, labels::PRIORITY];
+const POD_LABELS: [&str; 5] =
+    [labels::JOBSET_NAME, labels::JOBSET_UID, labels::REPLICATED_JOB_NAME, labels::JOB_NAME, labels::PRIORITY];
 /// Annotations of Pods that reports read.
 const POD_ANNOTATIONS: [&str; 6] = [
     labels::EPOCH,
@@ -18,7 +19,7 @@ const POD_ANNOTATIONS: [&str; 6] = [
     labels::NODE_SELECTOR_STRATEGY,
 ];
 /// Conditions of Pods that reports read.
-const POD_CONDITIONS: [&str; 2] = ["Ready", "PodScheduled"];
+const POD_CONDITIONS: [&str; 3] = ["Ready", "PodScheduled", "AllContainersRestarting"];
 /// The manifest that `kubectl apply` writes into an annotation, as large as the object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 

@@ -43,6 +43,11 @@ impl ProgressLine {
         }
     }
 
+    /// Says something that stays, in a line of its own.
+    pub fn note(&mut self, text: &str) {
+        self.end(&format!("{text}\n"));
+    }
+
     /// Ends the progress, with a text that stays if it is not empty.
     pub fn end(&mut self, text: &str) {
         if self.is_terminal && !self.shown.is_empty() {

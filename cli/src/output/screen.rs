@@ -34,6 +34,12 @@ impl Screen {
         out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::Write)
     }
 
+    /// Writes what others have written, as it is: the lines of a log.
+    pub fn write(self, bytes: &[u8]) -> Result<(), Error> {
+        let mut out = io::stdout().lock();
+        out.write_all(bytes).and_then(|()| out.flush()).map_err(Error::Write)
+    }
+
     /// Shows a text. It replaces the last one on a terminal, and follows it elsewhere.
     pub fn redraw(self, text: &str, is_first: bool) -> Result<(), Error> {
         if !self.is_terminal {

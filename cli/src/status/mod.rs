@@ -12,8 +12,8 @@ mod workers;
 
 pub use barrier::{Barrier, Epochs, PodBarrier};
 pub use list::{JobSetList, JobSetSummary, list};
-pub(crate) use pod::ended;
 pub use pod::{PodNode, epoch};
-pub use report::{JobNode, JobSetTree, ReplicatedJobNode, RestartCount, report};
+pub(crate) use pod::{ended, restarts_in_place};
+pub use report::{JobNode, JobSetTree, ReplicatedJobNode, RestartCount, own, report};
 pub use state::{JobSetState, jobs, state};
 pub use workers::Workers;

@@ -148,15 +148,28 @@ fn all_ends(pod: &PartialPod, status: &PartialContainerStatus) -> Vec<ContainerE
 
 /// How a container ended, if that tells anything: its end is no restart in place, nor that of an agent after its worker.
 fn exit(pod: &PartialPod, status: &PartialContainerStatus, end: Option<&ContainerTerminated>) -> Option<ContainerExit> {
-    let end = end.filter(|end| end.reason != RESET && !is_of_failed_jobset(end))?;
-    let spec = pod.spec.init_containers.iter().find(|container| container.name == status.name);
-    let restarts = |rule| restarts_pod(rule) && ExitCodes::of(rule).is_some_and(|codes| codes.contains(end.exit_code));
-    if spec.is_some_and(|agent| agent.is_sidecar() && agent.restart_policy_rules.iter().any(restarts)) {
-        return None;
-    }
+    let end = end.filter(|end| end.reason != RESET && !is_of_failed_jobset(end) && !is_restart(pod, status, end))?;
     let at = end.finished_at.as_ref().map(|time| time.0);
     let text = format!("{}: {}{}", status.name, ended(end), last_line(&end.message));
     Some(ContainerExit { at, code: end.exit_code, text })
+}
+
+/// Whether an agent has ended to restart its Pod in place.
+fn is_restart(pod: &PartialPod, status: &PartialContainerStatus, end: &ContainerTerminated) -> bool {
+    let spec = pod.spec.init_containers.iter().find(|container| container.name == status.name);
+    let restarts = |rule| restarts_pod(rule) && ExitCodes::of(rule).is_some_and(|codes| codes.contains(end.exit_code));
+    spec.is_some_and(|agent| agent.is_sidecar() && agent.restart_policy_rules.iter().any(restarts))
+}
+
+/// Whether all containers of the Pod are restarting in place, as the kubelet or the end of its agent says. How its containers end
+/// meanwhile is no failure of theirs.
+pub(crate) fn restarts_in_place(pod: &PartialPod) -> bool {
+    let says_so = pod.condition("AllContainersRestarting").is_some_and(|condition| condition.status == "True");
+    let mut agents = pod.status.init_container_statuses.iter();
+    let ended = |status: &PartialContainerStatus| {
+        status.state.terminated.as_ref().is_some_and(|end| end.reason == RESET || is_restart(pod, status, end))
+    };
+    !pod.has_ended() && (says_so || agents.any(ended))
 }
 
 /// Whether an agent has ended, after its worker, because the JobSet has failed.
@@ -192,6 +205,9 @@ fn state(pod: &PartialPod, sidecars: &[&str]) -> String {
     }
     if !pod.status.reason.is_empty() {
         return pod.status.reason.clone();
+    }
+    if restarts_in_place(pod) {
+        return "Restarting".to_owned();
     }
     let init = &pod.status.init_container_statuses;
     for (index, status) in init.iter().enumerate() {

@@ -7,7 +7,7 @@ use jobset_api::{JobSet, JobSetStatus, ReplicatedJob, RestartBudget, RestartStra
 use jobset_objects::{PartialJob, PartialPod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime, Time};
 use k8s_openapi::jiff::SignedDuration;
-use kube::ResourceExt as _;
+use kube::{Resource, ResourceExt as _};
 use serde::Serialize;
 
 use super::barrier::{Barrier, Epochs, PodBarrier};
@@ -136,6 +136,13 @@ pub struct JobNode {
     pub pods: Vec<PodNode>,
 }
 
+/// The objects of this JobSet, without those of an earlier one of its name, which go after it.
+pub fn own<K: Resource>(jobset: &JobSet, objects: &[Arc<K>]) -> Vec<Arc<K>> {
+    let uid = jobset.metadata.uid.as_ref();
+    let is_own = |object: &&Arc<K>| object.labels().get(labels::JOBSET_UID).is_none_or(|of| Some(of) == uid);
+    objects.iter().filter(is_own).cloned().collect()
+}
+
 /// The tree of a JobSet. Workers that wait contradict a status by which all Jobs are ready.
 pub fn report(
     jobset: &JobSet,
@@ -146,10 +153,13 @@ pub fn report(
     let none = JobSetStatus::default();
     let status = jobset.status.as_ref().unwrap_or(&none);
     let epochs = Epochs::of(jobset);
+    let (jobs, pods) = (own(jobset, jobs), own(jobset, pods));
+    let (jobs, pods) = (jobs.as_slice(), pods.as_slice());
     let mut nodes = pods_by_job(jobset, pods, epochs);
     let groups: Vec<ReplicatedJobNode> =
         jobset.spec.replicated_jobs.iter().map(|group| self::group(group, status, jobs, &mut nodes)).collect();
-    let other_pods: Vec<PodNode> = nodes.into_values().flatten().collect();
+    let mut other_pods: Vec<PodNode> = nodes.into_values().flatten().collect();
+    other_pods.sort_by(|a, b| a.name.cmp(&b.name));
     let by_status = state::state(jobset);
     let (jobs_ready, jobs) = state::jobs(jobset);
     let starts = jobset.is_managed_here()

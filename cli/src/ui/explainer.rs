@@ -73,7 +73,7 @@ async fn explain(live: &Live, cluster: &Cluster, key: &JobSetKey, nodes: &mut Op
     let there = cluster.in_namespace(&key.namespace);
     let known = nodes.as_ref().filter(|(listed, _)| needs.nodes && listed.elapsed() < NODES);
     let asked = FactNeeds { nodes: needs.nodes && known.is_none(), ..needs };
-    let around = timeout(LIMIT, there.surroundings(&key.name, &asked)).await;
+    let around = timeout(LIMIT, there.surroundings(&asked)).await;
     // Without an answer, the JobSet is explained by what the watches tell, as for a user who may not ask more.
     let mut around = around.unwrap_or_else(|_| Facts { now: Timestamp::now(), ..Facts::default() });
     match (known, &around.nodes) {

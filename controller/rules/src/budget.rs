@@ -19,6 +19,12 @@ pub(super) fn annotate(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<(
     ControlFlow::Break(())
 }
 
+/// Whether the budget allows no other counted restart of the whole JobSet.
+pub(super) fn is_spent(reconciliation: &Reconciliation<'_>) -> bool {
+    let spent = reconciliation.budget.spent(&reconciliation.status, Scope::JobSet);
+    spent >= reconciliation.observed.jobset.allowed_restarts()
+}
+
 /// Breaks if the budget allows no other counted restart of `scope`: the JobSet has failed.
 pub(super) fn require(reconciliation: &mut Reconciliation<'_>, scope: Scope<'_>, cause: &Cause) -> ControlFlow<()> {
     let jobset = reconciliation.observed.jobset;

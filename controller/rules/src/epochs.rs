@@ -174,7 +174,8 @@ pub(super) fn advance(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()
                 members::record(reconciliation, &slots);
                 reconciliation.facts.push(Fact::BarrierLifted);
                 if backoff::is_announced(reconciliation) {
-                    let message = format!("all Pods have reported epoch {}, and their workers run", epochs.synced);
+                    let message =
+                        format!("all Pods have reported epoch {}, and their workers may start", epochs.synced);
                     reconciliation.note(event::BARRIER_LIFTED, message);
                 }
             }
@@ -215,14 +216,26 @@ pub(super) fn deprecate(reconciliation: &mut Reconciliation<'_>, uncounted: bool
 
 /// Begins and counts an in-place restart after a failure. Breaks if no budget is left.
 fn begin_counted(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
-    let current = Epochs::of(&reconciliation.status);
     let Incident { cause, counting, counted } = incident::first(reconciliation);
-    restart::count(reconciliation, counting, &cause)?;
-    backoff::record(reconciliation, reconciliation.strategy, counting, &cause);
-    deprecate(reconciliation, false);
+    begin(reconciliation, counting, &cause, &counted, false)
+}
+
+/// Begins an in-place restart, and counts it as `counting` says; `counted` says the same in words. A `free` one is the controller's
+/// own: a failure in the epoch that ends counts all the same. Breaks if no budget is left.
+pub(super) fn begin(
+    reconciliation: &mut Reconciliation<'_>,
+    counting: Counting,
+    cause: &Cause,
+    counted: &str,
+    free: bool,
+) -> ControlFlow<()> {
+    let current = Epochs::of(&reconciliation.status);
+    restart::count(reconciliation, counting, cause)?;
+    backoff::record(reconciliation, reconciliation.strategy, counting, cause);
+    deprecate(reconciliation, free);
     let (synced, next) = (current.synced, current.next());
     let message = format!("in place, from epoch {synced} to {next}: {}; {counted}", cause.message);
-    restart::begin(reconciliation, reconciliation.strategy, counting, &cause, &message);
+    restart::begin(reconciliation, reconciliation.strategy, counting, cause, &message);
     ControlFlow::Continue(())
 }
 

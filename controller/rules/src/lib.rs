@@ -29,6 +29,7 @@ mod placement;
 mod reconciliation;
 mod recovery;
 mod refused;
+mod request;
 mod resize;
 mod restart;
 mod restore;
@@ -73,6 +74,7 @@ fn rules(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
     restart::adopt_go_counts(reconciliation);
     tally::count_jobs(reconciliation);
     refused::set_condition(reconciliation);
+    request::remember(reconciliation);
     finished::end_active_jobs(reconciliation)?;
     invalid::skip_if_invalid(reconciliation)?;
     invalid::warn_of_message_patterns(reconciliation);
@@ -92,6 +94,7 @@ fn rules(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
     unreachable::force_delete(reconciliation);
     attempts::track(reconciliation)?;
     suspend::suspend_jobs(reconciliation);
+    request::carry_out(reconciliation)?;
     resize::resize(reconciliation)?;
     start::create_and_resume(reconciliation)?;
     if reconciliation.in_place() {

@@ -7,8 +7,8 @@ use k8s_openapi::jiff::SignedDuration;
 use crate::barrier;
 use crate::reconciliation::{Reconciliation, by_name, name_few};
 
-/// After this time, a worker that does not run is late.
-const LATE: SignedDuration = SignedDuration::from_secs(30);
+/// After this time, a worker that does not run is late. Its Event comes within 30 s of the lift, also where the controller is busy.
+const LATE: SignedDuration = SignedDuration::from_secs(25);
 
 /// Sets the condition WorkersNotRunning, and refreshes its message after 1, 2, 4 ... minutes.
 ///

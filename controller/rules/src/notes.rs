@@ -14,7 +14,7 @@ const LONGEST: usize = 900;
 
 /// The reasons of what each plan says again for as long as it is true. The notes of all other reasons tell of a decision, which
 /// the next plan does not repeat.
-const HOLD: [&str; 19] = [
+const HOLD: [&str; 20] = [
     event::AGENT_POLICY_MISSING,
     event::AGENT_RESTARTED_ALONE,
     event::EPOCHS_LOST,
@@ -33,6 +33,7 @@ const HOLD: [&str; 19] = [
     event::PVC_CREATION_FAILED,
     event::REFUSED,
     event::RESIZED,
+    event::RESTART_REQUEST_INVALID,
     event::ROLE_BINDING_TAKEN,
 ];
 

@@ -256,6 +256,8 @@ pub enum Trigger {
     JobFailed,
     /// A change of the JobSet: it is resumed, or it grows. Nothing has failed.
     Requested,
+    /// Somebody has asked for the restart.
+    RestartRequest,
 }
 
 /// Class of an exit code. The kubelet erases exit codes when it restarts a Pod in place, so a code that the controller has

@@ -103,6 +103,8 @@ pub(super) enum RuleMutation {
     WaitingTakenForEnding,
     /// The settle time does not reach the engine.
     SettleTimeNotObserved,
+    /// What the status remembers of requests to restart does not reach the engine.
+    RequestsForgotten,
 }
 
 /// What of an event reaches the engine.
@@ -146,6 +148,10 @@ pub(super) fn edit_jobset(broken: Option<RuleMutation>, jobset: &mut Arc<JobSet>
         Some(RuleMutation::SettleTimeNotObserved) if jobset.settle_names().is_some() => {
             let annotations = &mut Arc::make_mut(jobset).metadata.annotations;
             annotations.get_or_insert_default().remove(labels::SETTLE_NAMES);
+        }
+        Some(RuleMutation::RequestsForgotten) => {
+            let status = Arc::make_mut(jobset).status.as_mut();
+            status.into_iter().filter_map(|status| status.restart_requests.as_mut()).for_each(Vec::clear);
         }
         Some(RuleMutation::SuccessPolicyNotObserved) => {
             for group in &mut Arc::make_mut(jobset).spec.replicated_jobs {

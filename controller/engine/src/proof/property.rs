@@ -51,6 +51,8 @@ pub(super) enum Property {
     NamesSettle,
     /// However relays drop, delay, reorder and repeat messages, each agent soon knows the epochs that are stored.
     ToldInTime,
+    /// A request to restart is carried out once, by the write that remembers it, or is noted.
+    RequestsOnce,
     /// A plan is as large as the children that exist, whatever sizes are specified.
     BoundedPlans,
 }

@@ -42,6 +42,7 @@ pub(super) fn trigger(trigger: Trigger) -> (&'static str, &'static str) {
         Trigger::Eviction => ("eviction", "none"),
         Trigger::JobFailed => ("job_failed", "none"),
         Trigger::Requested => ("requested", "none"),
+        Trigger::RestartRequest => ("restart_request", "none"),
     }
 }
 

@@ -108,6 +108,12 @@ impl JobSetPods {
         self.report_attempts
     }
 
+    /// The Pod of this name, and the UID of its Job.
+    pub fn named(&self, name: &str) -> Option<(&str, &PodView)> {
+        let place = self.places.get(name)?;
+        Some((&*place.job, self.jobs.get(&place.job)?.find(name, place.index)?))
+    }
+
     /// The node of each Pod.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = Arc<str>> {
         self.places.values().filter_map(|place| place.node.clone())

@@ -6,7 +6,7 @@ use super::cluster::run;
 use crate::proof::Property::{
     self, Backoff, Barrier, BoundedPlans, CountsOfJobs, Deadline, EngineCounts, ExactBudget, ExecutionAttempts, Facts,
     FreeEpoch, HealthyPodsStay, LeavingStayOut, NamesSettle, NoHang, OneRestartPerIncident, OneWorkerPerEpoch,
-    OwnDeletionsAreNoFailures, RefusalsAreFree, Rest, ShrinkRestarts, SuccessIsFinal, ToldInTime, UrgentFirst,
+    OwnDeletionsAreNoFailures, RefusalsAreFree, RequestsOnce, Rest, ShrinkRestarts, SuccessIsFinal, ToldInTime, UrgentFirst,
 };
 use crate::proof::RuleMutation;
 
@@ -53,6 +53,7 @@ const SEEDS: u64 = 16_000;
 #[case::replacements_are_free(RuleMutation::ReplacementsCounted, &[OneRestartPerIncident, OwnDeletionsAreNoFailures])]
 #[case::healthy_pods_stay(RuleMutation::WaitingTakenForEnding, &[HealthyPodsStay])]
 #[case::names_settle(RuleMutation::SettleTimeNotObserved, &[NamesSettle])]
+#[case::requests_are_carried_out_once(RuleMutation::RequestsForgotten, &[RequestsOnce])]
 #[case::one_worker_at_a_time(RuleMutation::SupervisorsDoNotWait, &[Barrier])]
 fn a_broken_rule_is_caught(#[case] broken: RuleMutation, #[case] by: &[Property]) {
     let caught = |seed| run(seed, Some(broken)).err().filter(|(violation, _)| by.contains(&violation.property));

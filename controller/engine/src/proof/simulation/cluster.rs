@@ -12,6 +12,7 @@ use super::controller::{SimulatedController, WorkUnderWay};
 use super::machine::SimulatedMachine;
 use super::nodes::SimulatedNodes;
 use super::relays::StreamNetwork;
+use super::restart_requests::Requester;
 use super::scenario::Scenario;
 use super::successes::DueExit;
 use super::truth::Truth;
@@ -45,6 +46,7 @@ pub(super) struct SimulatedCluster {
     pub truth: Truth,
     pub network: StreamNetwork,
     pub nodes: SimulatedNodes,
+    pub requester: Requester,
     pub broken: Option<RuleMutation>,
     /// In milliseconds.
     pub clock: i64,
@@ -81,6 +83,7 @@ impl SimulatedCluster {
             truth: Truth::default(),
             network: StreamNetwork::new(seed),
             nodes: SimulatedNodes::new(seed),
+            requester: Requester::new(seed),
             broken,
             clock: 0,
             says_start: !seed.is_multiple_of(OLDER_AGENTS),
@@ -98,6 +101,7 @@ impl SimulatedCluster {
         let spec = serde_json::to_string(&self.scenario.jobset.spec).unwrap_or_default();
         self.trace(|| spec);
         self.draw_stream();
+        self.begin_requests();
         if self.rng.u8(..4) != 0 {
             self.calm()?;
             self.trace(|| "it has started".to_owned());
@@ -143,6 +147,7 @@ impl SimulatedCluster {
         self.step_incidents();
         self.step_sizes();
         self.step_nodes();
+        self.step_requests();
         match tempo.next(&mut self.rng) {
             0 => {
                 let kind = KINDS[self.rng.usize(..KINDS.len())];

@@ -9,7 +9,7 @@ const SEEDS: u64 = 6_000;
 const ENOUGH: usize = 5;
 
 /// What has to happen, as the trace says it.
-const EVENTS: [&str; 59] = [
+const EVENTS: [&str; 63] = [
     "in place, from epoch",
     "recreating all Jobs, attempt",
     "cannot come back in place",
@@ -69,6 +69,10 @@ const EVENTS: [&str; 59] = [
     "stream: a relay loses the leader",
     "stream: a leader that was stopped wakes",
     "stream: nobody reaches a relay",
+    "RestartRequested: in place",
+    "RestartRequested: recreating",
+    "of the JobSet, its replicatedJobs and its Jobs together: 0 of maxRestarts 0 are spent: restart requested",
+    "a release that knows no requests",
 ];
 
 #[test]

@@ -43,6 +43,7 @@
 //! - In a quarter of the lives, workers that are asked to go take their time.
 //! - Pods that a Job is to lose live on for a while, restart in place and report with the others ([`leaving`]). Their slots
 //!   come back, or do not.
+//! - In a quarter of the lives, somebody asks for restarts at any time ([`restart_requests`]).
 //! - In some lives, the JobSet has a deadline of its own, or its executions are numbered.
 //!
 //! # What has to hold
@@ -84,6 +85,7 @@ mod properties;
 mod relays;
 mod requests;
 mod rest;
+mod restart_requests;
 mod returns;
 mod scenario;
 mod slots;

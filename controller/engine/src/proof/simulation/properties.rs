@@ -64,7 +64,8 @@ impl SimulatedCluster {
         let idle = all_are_there
             && jobs().all(|(_, job)| is_in_order(job) && !is_alone(job) && !is_stuck(job))
             && !self.newcomers_have_arrived(&before, |_| true);
-        ensure(!announced || recreates || !idle, Property::OneRestartPerIncident, || {
+        let requested = Self::requested_restart(&before, decided).is_some();
+        ensure(!announced || recreates || requested || !idle, Property::OneRestartPerIncident, || {
             format!("the advance to epoch {} is announced, and nothing is to be done", decided.free_epoch)
         })
     }
@@ -72,6 +73,7 @@ impl SimulatedCluster {
     /// The status that has just been written over another one.
     pub(super) fn check_write(&mut self, before: &JobSetStatus, after: &JobSetStatus) -> CheckResult {
         GroupStatus::of(after).check(&GroupStatus::of(before))?;
+        self.check_requests(before, after)?;
         self.check_restart(before, after)?;
         self.check_partial_restarts(before, after)?;
         self.check_deadline(before, after)?;
@@ -97,6 +99,9 @@ impl SimulatedCluster {
 
     /// A restart has a cause, is counted once, and no epoch ends without a count but those that the controller ends.
     fn check_restart(&self, before: &JobSetStatus, after: &JobSetStatus) -> CheckResult {
+        if Self::requested_restart(before, after).is_some() {
+            return Ok(());
+        }
         let (was, is) = (GroupStatus::of(before), GroupStatus::of(after));
         let (restarts, counted) = (is.restarts > was.restarts, is.counted > was.counted);
         if is.recreations > was.recreations {
@@ -219,6 +224,7 @@ impl SimulatedCluster {
                 failed_with(Some(Do::FailJob)) && !self.wanted_jobs(after).any(runs)
             }
             conditions::WORKER_NOT_STARTED => self.truth.most_strikes() > max_restarts,
+            _ if Self::fails_on_request(before, after) => is_spent(Scope::JobSet),
             _ => {
                 self.failed_jobs(before).any(|(job, action)| match action {
                     Some(Do::RestartJob | Do::RecreateJob) => {

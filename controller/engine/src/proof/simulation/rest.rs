@@ -41,6 +41,9 @@ impl SimulatedCluster {
         if self.is_left_alone() {
             return Ok(());
         }
+        if self.owes_request() {
+            return Err("a request to restart is neither carried out nor noted".to_owned());
+        }
         if self.api.jobset.spec.is_suspended() {
             let runs = self.machines.values().find(|machine| machine.runs());
             return runs.map_or(Ok(()), |machine| Err(format!("it is suspended, and {} runs", machine.pod)));

@@ -202,7 +202,8 @@ impl SimulatedCluster {
         let failure = conditions::terminal(&decided.conditions)
             .filter(|it| before.terminal_state.is_empty() && it.type_ == conditions::FAILED);
         let restarts = decided.group_restarts > before.group_restarts || decided.restarts > before.restarts;
-        if failure.is_none() && !restarts {
+        let requested = Self::requested_restart(&before, decided).is_some() || Self::fails_on_request(&before, decided);
+        if failure.is_none() && !restarts || requested {
             return Ok(());
         }
         let won = self.won_jobs();

@@ -19,7 +19,8 @@ pub(super) fn beginning() -> Timestamp {
 
 pub(super) fn jobset() -> Value {
     let annotations = json!({(labels::RESTART_BUDGET): "Shared"});
-    json!({"metadata": {"name": JOBSET, "namespace": NAMESPACE, "uid": uid(JOBSET), "annotations": annotations}, "spec": {}})
+    let metadata = json!({"name": JOBSET, "namespace": NAMESPACE, "uid": uid(JOBSET), "annotations": annotations});
+    json!({"metadata": metadata, "spec": {}, "status": {"restartRequests": []}})
 }
 
 /// A Service, claim or RoleBinding of the JobSet.

@@ -73,6 +73,9 @@ fn fields(status: &JobSetStatus) -> BTreeMap<String, String> {
             ("recentRestarts", Some(restarts)) => {
                 fields.extend(restarts.iter().map(|it| (format!("recentRestarts[{}]", it["number"]), restart(it))));
             }
+            ("restartRequests", Some(requests)) => {
+                fields.extend(requests.iter().map(|it| (format!("restartRequests[{}]", word(&it["id"])), request(it))));
+            }
             _ => {
                 fields.insert(name.clone(), word(value));
             }
@@ -92,6 +95,13 @@ fn restart(it: &Value) -> String {
     let completed = it.get("completionTime").map(|time| format!(" to {}", word(time))).unwrap_or_default();
     let [strategy, began, message] = ["strategy", "startTime", "message"].map(|key| word(&it[key]));
     format!("{strategy}, {counted}, {} in a row, {began}{completed}: {message}", it["consecutiveFailures"])
+}
+
+fn request(it: &Value) -> String {
+    let [outcome, time] = ["outcome", "time"].map(|key| word(&it[key]));
+    let restart = it.get("restart").map(|restart| format!(", restart {restart}")).unwrap_or_default();
+    let uncounted = if it["uncounted"] == true { ", uncounted" } else { "" };
+    format!("{outcome} at {time}{restart}{uncounted}")
 }
 
 /// The members of the synced epoch.

@@ -1,16 +1,16 @@
 //! Command line.
 
+mod options;
+
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Args as Arguments, Parser, Subcommand, ValueEnum, ValueHint};
-use k8s_openapi::jiff::SignedDuration;
 
 use crate::names;
-use crate::wait::Goal;
+pub use options::{ChangeArgs, LogsArgs, NamedArgs, RestartArgs, Shell, StatusArgs, UiArgs, ValidateArgs, WaitArgs};
 
 /// Show the state of JobSets, why they restarted, why they do not run, and whether a manifest passes admission. Wait for them,
-/// or show them as a page in a browser.
+/// restart, suspend and resume them, or show them as a page in a browser.
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "kubectl-jobset",
@@ -31,10 +31,11 @@ pub struct Cli {
 const EXIT_CODES: &str = "\
 Exit codes:
   0    success: the JobSet runs or has completed (explain), is what you wait for (wait), every JobSet passes admission (validate)
-  1    the JobSet does not run (explain), cannot become what you wait for (wait), or does not pass admission (validate)
+  1    the JobSet does not run (explain), has no such log (logs), cannot become what you wait for (wait), does not pass admission (validate), or is not
+       changed, because that would not have the effect you want (restart, suspend, resume)
   2    the command line, the kubeconfig or a file is not valid
   3    the cluster is not reachable, denies the request, or has no such JobSet
-  4    the time limit has passed (wait)
+  4    the time limit has passed (wait, restart, suspend, resume)
   130  Ctrl-C
 
 Only terminals get colours. The flag --color and the variable NO_COLOR change this.";
@@ -53,6 +54,14 @@ pub struct GlobalArgs {
     /// Kubeconfig file. The default is KUBECONFIG, or else ~/.kube/config.
     #[arg(long, global = true, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
+
+    /// User to act as, if your user may impersonate: a user, or system:serviceaccount:NAMESPACE:NAME.
+    #[arg(long = "as", global = true, value_name = "USER", value_hint = ValueHint::Other)]
+    pub as_user: Option<String>,
+
+    /// Group to act as, together with --as. May be repeated.
+    #[arg(long, global = true, value_name = "GROUP", requires = "as_user", value_hint = ValueHint::Other)]
+    pub as_group: Vec<String>,
 
     /// Format of the output.
     #[arg(short, long, global = true, value_enum, default_value_t, value_name = "FORMAT")]
@@ -97,6 +106,7 @@ pub enum Command {
 Examples:
   kubectl jobset status                  # lists the JobSets of the namespace
   kubectl jobset status -A               # lists the JobSets of all namespaces
+  kubectl jobset status -l team=vision   # lists the JobSets with this label
   kubectl jobset status train            # shows one JobSet with its Jobs and Pods
   kubectl jobset status train --pods     # shows each Pod on its own line, also of a large JobSet
   kubectl jobset status train --watch    # shows each change
@@ -148,6 +158,54 @@ Examples:
   kubectl jobset wait train --for restarted && echo 'the group is back'
   kubectl jobset wait train --for finished -o json | jq -r .message")]
     Wait(WaitArgs),
+
+    /// Restart all workers of a JobSet, without deleting anything.
+    #[command(after_help = "\
+The command annotates the JobSet with a request, and waits until the controller has carried it out, or says why not. The controller
+carries a request out once, whoever leads. Where the JobSet restarts in place, its Pods stay; else its Jobs are recreated.
+
+The restart counts towards maxRestarts. With --uncounted it does not; a JobSet may have one such restart in 10 minutes.
+
+Exit codes:
+  0  the restart has begun
+  1  it would not have the effect you want, or the controller has not carried it out; the text says why
+  4  --timeout has passed; the request stays
+
+Examples:
+  kubectl jobset restart train
+  kubectl jobset restart train --reason 'NCCL hangs' --pod train-workers-0-3-x7k2m
+  kubectl jobset restart train --uncounted && kubectl jobset wait train --for restarted")]
+    Restart(RestartArgs),
+
+    /// Print the logs of all workers of a JobSet, by epoch.
+    #[command(after_help = "\
+Each line begins with its Pod, and with its epoch where the JobSet restarts in place. Beside a sidecar, each epoch has a container of
+its own: the kubelet keeps the log of the present one, and rarely that of the one before. Under a supervisor, the container stays, and
+with it the logs of all epochs, up to the size at which the kubelet rotates logs.
+
+Examples:
+  kubectl jobset logs train
+  kubectl jobset logs train -f                  # also of Pods and containers that start later
+  kubectl jobset logs train --failed --epoch 3  # of the workers whose failure ended epoch 3
+  kubectl jobset logs train --previous          # of the epoch before the present one
+  kubectl jobset logs train -l batch.kubernetes.io/job-completion-index=0 --tail 20
+
+The exit code is 1 if there is no log to show.")]
+    Logs(LogsArgs),
+
+    /// Suspend a JobSet: its Jobs are suspended, and their Pods are deleted.
+    #[command(after_help = "\
+Example:
+  kubectl jobset suspend train")]
+    Suspend(ChangeArgs),
+
+    /// Resume a suspended JobSet.
+    #[command(after_help = "\
+Kueue resumes the JobSets of its queues itself.
+
+Example:
+  kubectl jobset resume train")]
+    Resume(ChangeArgs),
 
     /// Show JobSets live on a page in your browser, from this machine alone.
     #[command(after_help = "\
@@ -209,119 +267,15 @@ To complete kubectl-jobset, the program by its own name:
     },
 }
 
-/// `status`.
-#[derive(Clone, Debug, Arguments)]
-pub struct StatusArgs {
-    /// Name of the JobSet, or jobset/NAME. Without a name, the command lists all JobSets.
-    #[arg(value_parser = names::jobset)]
-    pub name: Option<String>,
-
-    /// List the JobSets of all namespaces.
-    #[arg(short = 'A', long, conflicts_with = "name")]
-    pub all_namespaces: bool,
-
-    /// Show each Pod on its own line, also where many are alike.
-    #[arg(long, requires = "name")]
-    pub pods: bool,
-
-    /// Show the report again after each change.
-    #[arg(short, long)]
-    pub watch: bool,
-}
-
-/// `restarts` and `explain`.
-#[derive(Clone, Debug, Arguments)]
-pub struct NamedArgs {
-    /// Name of the JobSet, or jobset/NAME.
-    #[arg(value_parser = names::jobset)]
-    pub name: String,
-
-    /// Show the report again after each change.
-    #[arg(short, long)]
-    pub watch: bool,
-}
-
-/// `wait`.
-#[derive(Clone, Debug, Arguments)]
-pub struct WaitArgs {
-    /// Name of the JobSet, or jobset/NAME.
-    #[arg(value_parser = names::jobset)]
-    pub name: String,
-
-    /// What to wait for.
-    #[arg(long = "for", value_enum, value_name = "GOAL")]
-    pub goal: Goal,
-
-    /// How long to wait, such as 30s, 10m or 1h30m. Without it, the command waits without limit.
-    #[arg(long, value_name = "TIME", value_parser = limit, value_hint = ValueHint::Other)]
-    pub timeout: Option<Duration>,
-}
-
-/// `ui`.
-#[derive(Clone, Debug, Arguments)]
-pub struct UiArgs {
-    /// Name of the JobSet, or jobset/NAME. Without a name, the page lists all JobSets.
-    #[arg(value_parser = names::jobset)]
-    pub name: Option<String>,
-
-    /// Show the JobSets of all namespaces.
-    #[arg(short = 'A', long, conflicts_with = "name")]
-    pub all_namespaces: bool,
-
-    /// Port on 127.0.0.1. With 0, the system chooses a free one.
-    #[arg(long, value_name = "PORT", default_value_t = 0, value_hint = ValueHint::Other)]
-    pub port: u16,
-
-    /// Do not open the page in a browser.
-    #[arg(long)]
-    pub no_browser: bool,
-}
-
-/// A time limit as Go writes durations, such as `1m30s`.
-fn limit(text: &str) -> Result<Duration, String> {
-    let signed: SignedDuration = text.parse().map_err(|_| "must be a duration such as 30s, 10m or 1h30m".to_owned())?;
-    let limit = Duration::try_from(signed).map_err(|_| "must not be negative".to_owned())?;
-    if limit.is_zero() { Err("must not be zero".to_owned()) } else { Ok(limit) }
-}
-
-/// `validate`.
-#[derive(Clone, Debug, Arguments)]
-pub struct ValidateArgs {
-    /// File, folder (its .yaml, .yml and .json files), or - for standard input. May be repeated. A file is JSON, or YAML
-    /// with any number of documents.
-    #[arg(short, long = "filename", value_name = "FILE", required = true)]
-    pub filenames: Vec<PathBuf>,
-
-    /// Image of the agent, as the webhook's flag sets it. Without it, the command assumes an image and adds a note.
-    #[arg(long, value_name = "IMAGE", value_hint = ValueHint::Other)]
-    pub agent_image: Option<String>,
-
-    /// Feature gates of the webhook, such as InPlaceRestart=false.
-    #[arg(long, default_value_t, value_name = "GATES", value_hint = ValueHint::Other)]
-    pub feature_gates: jobset_api::gates::Gates,
-}
-
-/// Shells that completion supports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Shell {
-    /// bash.
-    Bash,
-    /// zsh.
-    Zsh,
-    /// fish.
-    Fish,
-    /// PowerShell.
-    Powershell,
-    /// kubectl's completion of plugins: the program kubectl_complete-jobset.
-    Kubectl,
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use clap::error::ErrorKind;
     use rstest::rstest;
 
     use super::*;
+    use crate::wait::Goal;
 
     fn parsed(line: &[&str]) -> Result<Cli, clap::Error> {
         Cli::try_parse_from([&["kubectl-jobset"], line].concat())

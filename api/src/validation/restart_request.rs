@@ -1,0 +1,181 @@
+//! The annotation for restarts on request ([`RestartRequest`](crate::RestartRequest)).
+
+use super::subject::Subject;
+use super::warnings::Warnings;
+use crate::JobSet;
+use crate::field::{Errors, Path};
+use crate::labels::{ADDITIONAL_RESTARTS, RESTART_REQUEST};
+
+const FINISHED: &str =
+    "the JobSet has finished, and nothing restarts it: delete it and create it again, or remove the annotation";
+
+/// Rejects a value that is no request.
+pub(super) fn check(subject: &Subject<'_>, _spec: &Path<'_>, errors: &mut Errors) {
+    let Some(Err(problems)) = subject.jobset.restart_request() else { return };
+    let path = Path::annotation(RESTART_REQUEST);
+    for problem in problems {
+        let field = problem.field.map(|field| path.child(field));
+        errors.wrong(field.as_ref().unwrap_or(&path), problem.found, problem.required);
+    }
+}
+
+/// Rejects a request to a JobSet that has finished, and one in the place of another that the controller has not dealt with: that
+/// one would be lost.
+pub(super) fn check_update(old: &JobSet, new: &JobSet, errors: &mut Errors) {
+    let (Some(status), Some(Ok(request))) = (&old.status, new.restart_request()) else { return };
+    let path = Path::annotation(RESTART_REQUEST);
+    let pending = old.pending_restart_request();
+    if status.restart_requests.is_none()
+        || old.handled_restart_request(&request.id).is_some()
+        || pending.as_ref() == Some(&request)
+    {
+        return;
+    }
+    if status.is_finished() {
+        errors.forbidden(&path, FINISHED);
+    } else if let Some(pending) = pending {
+        let reason = format_args!(
+            "the controller has not dealt with request {} yet: wait until status.restartRequests has it, or remove the \
+             annotation first to withdraw it",
+            pending.id
+        );
+        errors.forbidden(&path, reason);
+    }
+}
+
+/// Warns of a request that is not carried out, and of one that fails the JobSet.
+pub(super) fn warn(subject: &Subject<'_>, warnings: &mut Warnings) {
+    let jobset = subject.jobset;
+    let path = Path::annotation(RESTART_REQUEST);
+    if jobset.restart_request().is_none() {
+        return;
+    }
+    if !jobset.is_managed_here() {
+        warnings
+            .push(&path, "has no effect: spec.managedBy names another controller. Request it where the JobSet runs");
+        return;
+    }
+    if jobset.status.as_ref().is_none_or(|status| status.restart_requests.is_none()) {
+        warnings.push(&path, "is noted and not carried out: the controller has not read the JobSet before");
+        return;
+    }
+    let Some(request) = jobset.pending_restart_request() else { return };
+    if !request.uncounted && jobset.counted_restarts_left() == 0 {
+        let text = format_args!(
+            "fails the JobSet: all counted restarts are spent ({}). Ask for an uncounted one, or allow more with the annotation \
+             {ADDITIONAL_RESTARTS}",
+            jobset.restart_limit()
+        );
+        warnings.push(&path, text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::super::testing::{admission_errors, assert_one, jobset, read};
+    use super::super::{cannot_run, validate_update, warnings};
+    use super::*;
+    use crate::gates::Gates;
+
+    const FIELD: &str = "metadata.annotations[jobset.sigs.k8s.io/restart-request]";
+
+    /// A JobSet with maxRestarts 3, this request, and this status.
+    fn requested(request: &str, status: &Value) -> Value {
+        let annotations = if request.is_empty() { json!({}) } else { json!({ RESTART_REQUEST: request }) };
+        jobset(&[("/metadata/annotations", annotations), ("/status", status.clone())])
+    }
+
+    /// A status that knows the requests with these IDs.
+    fn knows(ids: &[&str]) -> Value {
+        let handled = |id: &&str| json!({ "id": id, "outcome": "CarriedOut", "time": "2026-01-01T00:00:00.000000Z" });
+        json!({ "restartRequests": ids.iter().map(handled).collect::<Vec<_>>() })
+    }
+
+    #[rstest]
+    #[case::no_json(
+        "now",
+        "",
+        r#"Invalid value: "now": must be JSON with the fields id, reason, pod and uncounted, as {"id""#
+    )]
+    #[case::no_id("{}", ".id", "Required value: must consist of letters")]
+    #[case::id(r#"{"id":"a b"}"#, ".id", r#"Invalid value: "a b": must consist of letters"#)]
+    #[case::reason(r#"{"id":"a","reason":"b\nc"}"#, ".reason", r#"Invalid value: "b\nc": must be one line"#)]
+    #[case::pod(r#"{"id":"a","pod":"B"}"#, ".pod", r#"Invalid value: "B": must be the name of a Pod"#)]
+    #[case::misspelt(
+        r#"{"id":"a","uncouted":true}"#,
+        "",
+        r#"Invalid value: "{\"id\":\"a\",\"uncouted\":true}": must be JSON"#
+    )]
+    fn request_that_is_none_is_rejected_with_its_field(
+        #[case] request: &str,
+        #[case] field: &str,
+        #[case] expected: &str,
+    ) {
+        let object = requested(request, &Value::Null);
+        assert_one(&admission_errors(&object), &format!("{FIELD}{field}: {expected}"));
+        assert!(cannot_run(&read(&object)).is_empty(), "a stored JobSet runs");
+    }
+
+    const A: &str = r#"{"id":"a"}"#;
+    const B: &str = r#"{"id":"b"}"#;
+
+    fn finished(ids: &[&str]) -> Value {
+        let mut status = knows(ids);
+        status["terminalState"] = json!("Failed");
+        status
+    }
+
+    #[rstest]
+    #[case::first("", A, knows(&[]), "")]
+    #[case::next(A, B, knows(&["a"]), "")]
+    #[case::removed(A, "", knows(&[]), "")]
+    #[case::kept(A, A, knows(&[]), "")]
+    #[case::over_pending(A, B, knows(&[]), "Forbidden: the controller has not dealt with request a yet: wait until")]
+    #[case::over_pending_with_other_reason(A, r#"{"id":"a","reason":"x"}"#, knows(&[]), "Forbidden: the controller has not dealt with request a yet")]
+    #[case::over_no_request("x", B, knows(&[]), "")]
+    #[case::back_to_known(B, A, knows(&["a", "b"]), "")]
+    #[case::of_unread(A, B, Value::Null, "")]
+    #[case::of_earlier_release(A, B, json!({ "restarts": 1 }), "")]
+    #[case::of_finished("", A, finished(&[]), "Forbidden: the JobSet has finished, and nothing restarts it")]
+    #[case::known_of_finished(B, A, finished(&["a"]), "")]
+    fn request_update_keeps_what_is_pending(
+        #[case] old: &str,
+        #[case] new: &str,
+        #[case] status: Value,
+        #[case] expected: &str,
+    ) {
+        let (old, new) = (read(&requested(old, &status)), read(&requested(new, &status)));
+        let found: Vec<_> = validate_update(&old, &new, Gates::default()).iter().map(ToString::to_string).collect();
+        if expected.is_empty() {
+            assert_eq!(found, Vec::<String>::new());
+        } else {
+            assert_one(&found, &format!("{FIELD}: {expected}"));
+        }
+    }
+
+    fn spent(request: &str) -> Value {
+        let mut status = knows(&[]);
+        status["restartsCountTowardsMax"] = json!(3);
+        requested(request, &status)
+    }
+
+    #[rstest]
+    #[case::new(requested(A, &Value::Null), Some("is noted and not carried out"))]
+    #[case::known(requested(A, &knows(&["a"])), None)]
+    #[case::pending(requested(A, &knows(&[])), None)]
+    #[case::spent(
+        spent(A),
+        Some("fails the JobSet: all counted restarts are spent (maxRestarts 3). Ask for an uncounted one")
+    )]
+    #[case::uncounted(spent(r#"{"id":"a","uncounted":true}"#), None)]
+    fn request_without_the_expected_effect_gets_warning(#[case] object: Value, #[case] expected: Option<&str>) {
+        let found = warnings(&read(&object));
+        match expected {
+            Some(expected) => assert_one(&found, &format!("{FIELD}: {expected}")),
+            None => assert_eq!(found, Vec::<String>::new()),
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Reads the logs of Pods.
+
+use std::sync::Arc;
+
+use futures::AsyncBufRead;
+use jobset_objects::PartialPod;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::LogParams;
+
+use super::connect::Cluster;
+use super::fetch::{all, children};
+use crate::error::Error;
+
+/// The log of one container.
+#[derive(Clone, Copy, Debug)]
+pub struct LogRequest<'a> {
+    pub pod: &'a str,
+    pub container: &'a str,
+    /// Whether it is that of the run before.
+    pub previous: bool,
+    pub follow: bool,
+    /// The number of last lines; all of them by default.
+    pub tail: Option<i64>,
+}
+
+impl Cluster {
+    /// Opens a log.
+    pub async fn log(&self, request: &LogRequest<'_>) -> Result<impl AsyncBufRead + Send + use<>, Error> {
+        let LogRequest { pod, container, previous, follow, tail } = *request;
+        let params = LogParams {
+            container: Some(container.to_owned()),
+            previous,
+            follow,
+            tail_lines: tail,
+            ..LogParams::default()
+        };
+        let api: Api<Pod> = self.api();
+        let what = || format!("read the log of container {container} of Pod {}/{pod}", self.namespace);
+        api.log_stream(pod, &params).await.map_err(|error| Error::request(what(), error))
+    }
+
+    /// The Pods of a JobSet with these labels, too.
+    pub async fn pods_where(&self, jobset: &str, selector: Option<&str>) -> Result<Vec<Arc<PartialPod>>, Error> {
+        let mut params = children(jobset);
+        if let Some(selector) = selector {
+            let of_jobset = params.label_selector.take().unwrap_or_default();
+            params.label_selector = Some(format!("{of_jobset},{selector}"));
+        }
+        let what = format!("list the Pods of JobSet {}/{jobset}", self.namespace);
+        let listed: Vec<PartialPod> = all(&self.api(), &params, &what).await?;
+        Ok(listed.into_iter().map(Arc::new).collect())
+    }
+
+    /// A Pod of the namespace, if it exists.
+    pub async fn pod(&self, name: &str) -> Result<Option<PartialPod>, Error> {
+        let api: Api<PartialPod> = self.api();
+        let what = || format!("read Pod {}/{name}", self.namespace);
+        api.get_opt(name).await.map_err(|error| Error::request(what(), error))
+    }
+}

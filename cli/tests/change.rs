@@ -1,0 +1,57 @@
+//! `restart`, `suspend` and `resume` of JobSets that the controller reconciles; `logs` where no kubelet keeps any.
+
+use anyhow::{Context, Result};
+use kube::ResourceExt as _;
+use serde_json::{Value, json};
+
+use crate::fixture::{Space, in_place};
+
+#[tokio::test]
+async fn restart_suspend_and_resume_wait_for_controller() -> Result<()> {
+    let space = Space::new("change").await?;
+    space.create(in_place("train", 1)).await?;
+    let pods = space.pods_of("train", 1).await?;
+    let pod = pods[0].name_any();
+    let text = space.run(&["restart", "train"], 1).await?;
+    assert!(text.contains("change/train is not restarted (NotStarted): no worker has started yet"), "{text}");
+    space.report(&pods[0], 1).await?;
+    space.shows(&["status", "train"], &["lifted, the workers of epoch 1 may run"], 0).await?;
+
+    let text = space.run(&["restart", "jobset/train", "--reason", "hangs", "--pod", &pod, "-o", "json"], 0).await?;
+    // Progress on standard error follows.
+    let mut values = serde_json::Deserializer::from_str(&text).into_iter::<Value>();
+    let report = values.next().context("no report")??;
+    assert_eq!((&report["outcome"], &report["restart"]), (&json!("Done"), &json!(1)));
+    let text = space.run(&["restarts", "train"], 0).await?;
+    assert!(text.contains("restart requested: hangs (by ") && text.contains(&format!("Pod {pod}")), "{text}");
+    let text = space.run(&["restart", "train", "--uncounted"], 1).await?;
+    assert!(text.contains("is not restarted (AlreadyRestarting)"), "{text}");
+    let text = space.run(&["restart", "train", "--pod", "train-workers-0-0-gone"], 1).await?;
+    assert!(text.contains("has no Pod train-workers-0-0-gone"), "{text}");
+
+    let text = space.run(&["suspend", "train", "--timeout", "1m"], 0).await?;
+    assert!(text.contains("change/train is suspended"), "{text}");
+    let text = space.run(&["restart", "train"], 1).await?;
+    assert!(text.contains("is suspended, and starts again when it is resumed"), "{text}");
+    let text = space.run(&["resume", "train", "--timeout", "1m"], 0).await?;
+    assert!(text.contains("change/train is resumed"), "{text}");
+    let text = space.run(&["--as", "nobody", "suspend", "train"], 3).await?;
+    assert!(text.contains("\"nobody\" cannot get resource \"jobsets\""), "{text}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn logs_without_containers_say_why() -> Result<()> {
+    let space = Space::new("no-logs").await?;
+    space.create(in_place("train", 1)).await?;
+    space.pods_of("train", 1).await?;
+    let text = space.run(&["logs", "train", "--epoch", "2"], 2).await?;
+    assert!(text.contains("JobSet no-logs/train has not begun epoch 2: the newest is 0"), "{text}");
+    let text = space.run(&["logs", "train"], 1).await?;
+    assert!(text.contains("has no node, and no log") && text.contains("there are no logs"), "{text}");
+    space.run(&["logs", "train", "-l", "no=such"], 1).await?;
+    let text = space.run(&["status", "-l", "team=vision"], 0).await?;
+    assert!(!text.contains("train"), "{text}");
+    space.run(&["logs", "none"], 3).await?;
+    Ok(())
+}
