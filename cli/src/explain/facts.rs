@@ -90,7 +90,8 @@ impl Facts {
         let cannot_be_scheduled = || self.pods.iter().filter(|pod| problem::is_unschedulable(pod));
         let group = |pod: &PartialPod| pod.labels().get(labels::REPLICATED_JOB_NAME).cloned();
         let epochs = Epochs::of(&self.jobset);
-        let starts = |pod: &PartialPod| problem::of(pod, epochs, self.now).is_some_and(|it| it.kind.is_told_by_events());
+        let starts =
+            |pod: &PartialPod| problem::of(pod, epochs, self.now).is_some_and(|it| it.kind.is_told_by_events());
         FactNeeds {
             requests: cannot_be_scheduled().filter_map(|pod| Some((group(pod)?, pod.name_any()))).collect(),
             warnings: self.pods.iter().any(|pod| starts(pod)),

@@ -6,7 +6,8 @@ use super::cluster::run;
 use crate::proof::Property::{
     self, Backoff, Barrier, BoundedPlans, CountsOfJobs, Deadline, EngineCounts, ExactBudget, ExecutionAttempts, Facts,
     FreeEpoch, HealthyPodsStay, LeavingStayOut, NamesSettle, NoHang, OneRestartPerIncident, OneWorkerPerEpoch,
-    OwnDeletionsAreNoFailures, RefusalsAreFree, RequestsOnce, Rest, ShrinkRestarts, SuccessIsFinal, ToldInTime, UrgentFirst,
+    OwnDeletionsAreNoFailures, RefusalsAreFree, RequestsOnce, Rest, ShrinkRestarts, SuccessIsFinal, ToldInTime,
+    UrgentFirst,
 };
 use crate::proof::RuleMutation;
 
