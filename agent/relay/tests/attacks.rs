@@ -39,13 +39,13 @@ async fn silent_to(port: SocketAddr, address: u8) -> Result<TcpStream> {
 #[tokio::test]
 async fn silent_connections_of_many_addresses_keep_no_agent_out() -> Result<()> {
     let (relay, space) = (TestRelay::start(&[]).await?, Space::new("attack-silent").await?);
-    let mut controller = TestController::dial(&relay).await?;
     let mut silent_ones = Vec::new();
     for address in 1..=5 {
         for _ in 0..UNAUTHENTICATED_OF_ADDRESS {
             silent_ones.push(silent(&relay, address).await?);
         }
     }
+    let mut controller = TestController::dial(&relay).await?;
     let _agent = TestAgent::connect(&relay, &space.agent_token("a").await?, "train").await?;
     controller.hello().await?;
     for stream in &mut silent_ones {
