@@ -8,11 +8,10 @@ const RESOLV_CONF: &str = "/etc/resolv.conf";
 
 /// The address `HOST:PORT`, with the full name of a host that is a Service, if the search domains tell the domain of the cluster.
 pub(crate) fn full_address(address: &str) -> String {
-    let resolv_conf = std::fs::read_to_string(RESOLV_CONF).unwrap_or_default();
-    let full = address.rsplit_once(':').and_then(|(host, port)| {
-        let (_, last) = host.rsplit_once('.')?;
-        let domain = (last == "svc").then(|| cluster_domain(&resolv_conf))??;
-        Some(format!("{host}.{domain}.:{port}"))
+    let is_service = |host: &str| host.rsplit_once('.').is_some_and(|(_, last)| last == "svc");
+    let full = address.rsplit_once(':').filter(|(host, _)| is_service(host)).and_then(|(host, port)| {
+        let resolv_conf = std::fs::read_to_string(RESOLV_CONF).ok()?;
+        Some(format!("{host}.{}.:{port}", cluster_domain(&resolv_conf)?))
     });
     full.unwrap_or_else(|| address.to_owned())
 }

@@ -4,8 +4,8 @@ mod queue;
 
 use std::sync::{Arc, Mutex};
 
+use jobset_program::lock;
 use jobset_program::server::party::Party;
-use jobset_program::server::pool::lock;
 use tokio::sync::oneshot;
 
 use queue::{Queue, Ticket};

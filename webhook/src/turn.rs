@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use axum::body::{Body, Bytes};
 use futures::stream;
+use jobset_program::lock;
 use jobset_program::server::party::Party;
-use jobset_program::server::pool::lock;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::memory::ReviewMemory;

@@ -1,7 +1,8 @@
 //! What all connections share.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
+use jobset_program::lock;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -26,12 +27,12 @@ impl Shared {
 
     /// Whether the Pod with this UID may say hello now.
     pub(crate) fn permits_hello(&self, pod_uid: &str) -> bool {
-        self.hellos.lock().unwrap_or_else(PoisonError::into_inner).permit(pod_uid, Instant::now())
+        lock(&self.hellos).permit(pod_uid, Instant::now())
     }
 
     /// The hub, for a moment: nobody waits while holding it.
     pub(crate) fn hub(&self) -> HubGuard<'_> {
-        HubGuard { hub: self.hub.lock().unwrap_or_else(PoisonError::into_inner), metrics: &self.metrics }
+        HubGuard { hub: lock(&self.hub), metrics: &self.metrics }
     }
 }
 

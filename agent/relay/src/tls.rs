@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use jobset_program::server::pool::lock;
+use jobset_program::lock;
 use jobset_stream::tls::{Identity, TlsError};
 use rustls::ServerConfig;
 use tokio::sync::watch;

@@ -36,21 +36,27 @@ async fn silent_to(port: SocketAddr, address: u8) -> Result<TcpStream> {
     Ok(socket.connect(port).await?)
 }
 
+/// A controller and an agent get in, and these connections end.
+async fn agent_is_served_and_all_are_closed(relay: &TestRelay, space: &Space, silent: Vec<TcpStream>) -> Result<()> {
+    let mut controller = TestController::dial(relay).await?;
+    let _agent = TestAgent::connect(relay, &space.agent_token("a").await?, "train").await?;
+    controller.hello().await?;
+    for mut stream in silent {
+        closed(&mut stream).await?;
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn silent_connections_of_many_addresses_keep_no_agent_out() -> Result<()> {
     let (relay, space) = (TestRelay::start(&[]).await?, Space::new("attack-silent").await?);
-    let mut controller = TestController::dial(&relay).await?;
     let mut silent_ones = Vec::new();
     for address in 1..=5 {
         for _ in 0..UNAUTHENTICATED_OF_ADDRESS {
             silent_ones.push(silent(&relay, address).await?);
         }
     }
-    let _agent = TestAgent::connect(&relay, &space.agent_token("a").await?, "train").await?;
-    controller.hello().await?;
-    for stream in &mut silent_ones {
-        closed(stream).await?;
-    }
+    agent_is_served_and_all_are_closed(&relay, &space, silent_ones).await?;
     assert!(relay.metric(&refused("unauthenticated")).await? > 0, "the oldest have made room");
     Ok(())
 }
@@ -66,12 +72,7 @@ async fn endless_handshakes_of_many_addresses_keep_no_controller_out() -> Result
             silent_ones.push(stream);
         }
     }
-    let mut controller = TestController::dial(&relay).await?;
-    let _agent = TestAgent::connect(&relay, &space.agent_token("a").await?, "train").await?;
-    controller.hello().await?;
-    for stream in &mut silent_ones {
-        closed(stream).await?;
-    }
+    agent_is_served_and_all_are_closed(&relay, &space, silent_ones).await?;
     Ok(())
 }
 

@@ -78,6 +78,15 @@ impl TestRelay {
         }
     }
 
+    /// The next connection, whose hello the leader has answered in epoch 4, at its time 1.
+    async fn answer(&self, inputs: &mut mpsc::Receiver<ChannelInput>) -> TestConnection {
+        let (mut connection, nonce, _) = self.accept().await;
+        connection.lead(&self.leader).await;
+        connection.say(&self.signer(), &answer(1, &nonce, 4)).await;
+        assert_eq!(inputs.recv().await, Some(heard(true, 4)));
+        connection
+    }
+
     fn signer(&self) -> Signer {
         Signer::new(&self.leader.certified)
     }
@@ -205,10 +214,7 @@ async fn missing_files_are_waited_for() {
 async fn leader_that_is_silent_ends_the_connection() {
     let relay = TestRelay::start().await;
     let (_present, mut inputs) = relay.client();
-    let (mut connection, nonce, _) = relay.accept().await;
-    connection.lead(&relay.leader).await;
-    connection.say(&relay.signer(), &answer(1, &nonce, 4)).await;
-    assert_eq!(inputs.recv().await, Some(heard(true, 4)));
+    let _connection = relay.answer(&mut inputs).await;
     // Time passes as soon as nothing else is to do.
     tokio::time::pause();
     assert_eq!(inputs.recv().await, Some(ChannelInput::Disconnected));
@@ -245,10 +251,7 @@ fn stream_is_waited_for_while_it_makes_progress(#[case] progress: Progress, #[ca
 async fn replaced_ca_ends_the_connection_and_the_next_follows() {
     let relay = TestRelay::start().await;
     let (_present, mut inputs) = relay.client();
-    let (mut connection, nonce, _) = relay.accept().await;
-    connection.lead(&relay.leader).await;
-    connection.say(&relay.signer(), &answer(1, &nonce, 4)).await;
-    assert_eq!(inputs.recv().await, Some(heard(true, 4)));
+    let _connection = relay.answer(&mut inputs).await;
     let both = relay.pki.pem() + &Pki::new().pem();
     std::fs::write(relay.folder.path().join(RELAY_CA), both).unwrap();
     // Time passes as soon as nothing else is to do.
@@ -263,10 +266,7 @@ async fn replaced_ca_ends_the_connection_and_the_next_follows() {
 async fn old_connection_is_replaced_within_an_hour() {
     let relay = TestRelay::start().await;
     let (_present, mut inputs) = relay.client();
-    let (mut connection, nonce, _) = relay.accept().await;
-    connection.lead(&relay.leader).await;
-    connection.say(&relay.signer(), &answer(1, &nonce, 4)).await;
-    assert_eq!(inputs.recv().await, Some(heard(true, 4)));
+    let mut connection = relay.answer(&mut inputs).await;
     tokio::time::pause();
     let begin = Instant::now();
     let ended = loop {

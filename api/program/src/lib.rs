@@ -8,7 +8,8 @@
 //! - [`duration`] reads a duration flag,
 //! - [`server`] accepts connections within limits, for all ports,
 //! - [`ports`] serves probes and metrics,
-//! - [`peer`] ends connections whose peer has vanished.
+//! - [`peer`] ends connections whose peer has vanished,
+//! - [`lock`] locks a mutex, also after a panic.
 
 pub mod duration;
 pub mod log;
@@ -17,6 +18,8 @@ pub mod peer;
 pub mod ports;
 mod run;
 pub mod server;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use clap::Parser;
 use jobset_configuration::Program;
@@ -48,4 +51,9 @@ pub fn warn_about_ignored(ignored: &[String]) {
     if !ignored.is_empty() {
         warn!(ignored = ignored.join(", "), "flags and fields of the Go JobSet that have no meaning here");
     }
+}
+
+/// Locks the mutex, also after a panic: every critical section leaves consistent data.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

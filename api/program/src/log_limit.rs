@@ -2,9 +2,10 @@
 //! says how many were suppressed.
 
 use std::collections::HashMap;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
+use crate::lock;
 use tokio::time::Instant;
 
 /// Of one source, so many messages are logged in each span of time.
@@ -45,7 +46,7 @@ pub fn beginning(text: &str) -> &str {
 
 impl LogLimit {
     fn permit(&self, source: &str, now: Instant) -> Option<u64> {
-        let mut sources = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sources = lock(&self.0);
         if sources.len() >= SOURCES && !sources.contains_key(source) {
             sources.retain(|_, it| now < it.since + SPAN);
         }

@@ -5,12 +5,13 @@ mod queue;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use backon::{ConstantBuilder, Retryable as _};
 use jobset_api::{JobSet, labels};
 use jobset_engine::{EventWrite, Stored};
+use jobset_program::lock;
 use jobset_program::log_limit;
 use jobset_rules::Note;
 use jobset_store::Key;
@@ -147,7 +148,7 @@ impl Events {
     }
 
     fn queue(&self) -> MutexGuard<'_, EventQueue<Waiting>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.queue)
     }
 }
 

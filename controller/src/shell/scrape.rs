@@ -2,7 +2,7 @@
 //! certificate that each process issues itself, as the Go JobSet's manager does.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -14,6 +14,7 @@ use axum::response::{IntoResponse as _, Response};
 use jiff::Timestamp;
 use jobset_certs::material::{Material, with_new_serving};
 use jobset_certs::{Lifetimes, Names, Resolver, issue};
+use jobset_program::lock;
 use jobset_program::log_limit;
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use k8s_openapi::api::authorization::v1::{NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
@@ -192,7 +193,7 @@ impl Scrapers {
     }
 
     fn lock(&self) -> MutexGuard<'_, Answers> {
-        self.0.answers.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0.answers)
     }
 }
 

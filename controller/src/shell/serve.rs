@@ -1,12 +1,13 @@
 //! What others observe of the loop: `/healthz` and `/readyz`, and the watchdog of the Lease.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::get;
+use jobset_program::lock;
 use jobset_store::Key;
 
 /// Time without a turn after which `/healthz` fails. A turn takes milliseconds, and the loop takes one at least each
@@ -52,7 +53,7 @@ impl Health {
 
     /// The loop begins a turn.
     pub fn begin_turn(&self, now: Instant) {
-        *self.0.last_turn.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
+        *lock(&self.0.last_turn) = Some(now);
     }
 
     /// The plan for a JobSet begins.
@@ -69,17 +70,17 @@ impl Health {
     }
 
     fn plan(&self, jobset: Option<Key>) {
-        *self.0.planned.lock().unwrap_or_else(PoisonError::into_inner) = jobset;
+        *lock(&self.0.planned) = jobset;
     }
 
     /// When the loop began its last turn; `None` until the loop begins.
     pub fn last_turn(&self) -> Option<Instant> {
-        *self.0.last_turn.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.0.last_turn)
     }
 
     /// The JobSet that the loop plans for.
     pub fn planned(&self) -> Option<Key> {
-        self.0.planned.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.0.planned).clone()
     }
 
     fn readiness(&self) -> (StatusCode, &'static str) {

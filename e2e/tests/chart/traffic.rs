@@ -1,12 +1,12 @@
 //! What installed programs say over the network, beside what their policies let them say. Nothing enforces the policies
-//! in a test cluster.
+//! in the clusters of these tests.
 
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
 use jobset_harness::cluster::Cluster;
 use jobset_harness::install::kubectl;
-use jobset_harness::process::{self, Pid};
+use jobset_harness::process::{self, Pid, Process};
 use procfs::net::TcpState;
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ use serde_json::Value;
 pub(crate) async fn check_network_policies(cluster: &Cluster, namespace: &str, programs: &[&str]) -> Result<()> {
     for program in programs {
         let (incoming, outgoing) = allowed(cluster, namespace, program).await?;
-        let processes = process::find(program, &[("POD_NAMESPACE", namespace)])?;
+        let processes = processes(cluster, namespace, program).await?;
         ensure!(!processes.is_empty(), "no {program} runs");
         let mut seen = (BTreeSet::new(), BTreeSet::new());
         for process in processes {
@@ -27,6 +27,14 @@ pub(crate) async fn check_network_policies(cluster: &Cluster, namespace: &str, p
         ensure!(seen.1.is_subset(&outgoing), "{program} connects to ports {:?}, allowed is {outgoing:?}", seen.1);
     }
     Ok(())
+}
+
+/// The processes of a program in this cluster. Other clusters on this machine have namespaces of the same name.
+async fn processes(cluster: &Cluster, namespace: &str, program: &str) -> Result<Vec<Process>> {
+    let pods = get(cluster, &["pods", "-n", namespace, "-l", &format!("app.kubernetes.io/name={program}")]).await?;
+    let names = pods["items"].as_array().into_iter().flatten().filter_map(|pod| pod["metadata"]["name"].as_str());
+    let found = names.map(|name| process::find(program, &[("HOSTNAME", name)]));
+    Ok(found.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
 }
 
 /// Ports of a program that others may connect to, and ports of others that it may connect to.

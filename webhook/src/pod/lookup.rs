@@ -13,11 +13,12 @@
 
 use std::convert::Infallible;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
 use jobset_api::labels;
+use jobset_program::lock;
 use k8s_openapi::api::core::v1::Node;
 use kube::runtime::watcher::{self, DefaultBackoff, watcher};
 use kube::{Api, Client};
@@ -130,7 +131,7 @@ impl Lookup {
     }
 
     fn domains<T>(&self, with: impl FnOnce(&mut Domains) -> T) -> T {
-        with(&mut self.0.domains.lock().unwrap_or_else(PoisonError::into_inner))
+        with(&mut lock(&self.0.domains))
     }
 
     /// The leader, as soon as it is placed.

@@ -81,6 +81,9 @@ fn collection(object: &Value) -> Result<String> {
         ("rbac.authorization.k8s.io/v1", "RoleBinding") => {
             "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings".to_owned()
         }
+        ("networking.k8s.io/v1", "NetworkPolicy") => {
+            "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies".to_owned()
+        }
         ("v1", "ServiceAccount") => "/api/v1/namespaces/default/serviceaccounts".to_owned(),
         (version, kind) => bail!("no rule for {version} {kind}: add it to documents.rs"),
     })

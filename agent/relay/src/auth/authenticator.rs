@@ -1,11 +1,12 @@
 //! Reads the published keys, and asks the API server about tokens that they do not tell of.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwapOption;
 use http::Request;
+use jobset_program::lock;
 use k8s_openapi::api::authentication::v1::TokenReview;
 use kube::api::PostParams;
 use kube::{Api, Client};
@@ -107,7 +108,7 @@ impl Authenticator {
     }
 
     fn memory(&self) -> std::sync::MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.memory)
     }
 
     async fn review(&self, token: &str, expires: i64) -> Result<AgentIdentity, Rejection> {
@@ -117,7 +118,7 @@ impl Authenticator {
 
     async fn review_in_turn(&self, token: &str, expires: i64) -> Result<AgentIdentity, Rejection> {
         let wait = {
-            let mut rate = self.rate.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut rate = lock(&self.rate);
             rate.reserve(REVIEW_RATE, REVIEW_RATE, Instant::now())
         };
         sleep(wait).await;

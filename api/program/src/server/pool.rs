@@ -1,12 +1,13 @@
 //! [`Places`] that tasks share.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use super::party::Party;
 use super::places::{Evicted, Places, Rank, Room, Size};
+use crate::lock;
 
 /// Places that tasks share.
 #[derive(Debug)]
@@ -173,11 +174,6 @@ impl<T> Drop for Place<T> {
         self.pool.places().leave(self.id);
         self.pool.left.notify_one();
     }
-}
-
-/// Locks the mutex, also after a panic: every critical section leaves consistent data.
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -3,10 +3,11 @@
 //! Namespaces take turns: one that waits with a thousand actions delays the first action of another by one.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use jobset_engine::Urgency;
+use jobset_program::lock;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// Most actions under way at once for all JobSets.
@@ -51,11 +52,11 @@ impl Connections {
 
     /// An urgent work begins.
     pub(super) fn expect_urgent(&self) {
-        *self.last_urgent.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        *lock(&self.last_urgent) = Some(Instant::now());
     }
 
     fn expects_urgent(&self) -> bool {
-        let last = *self.last_urgent.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = *lock(&self.last_urgent);
         last.is_some_and(|last| last.elapsed() < URGENT_FOR)
     }
 
@@ -75,7 +76,7 @@ impl Connections {
     }
 
     fn turn(&self, namespace: &str, urgency: Urgency) -> Arc<tokio::sync::Mutex<()>> {
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turns = lock(&self.turns);
         let turn = turns.entry((urgency, namespace.to_owned())).or_default();
         if let Some(turn) = turn.upgrade() {
             return turn;

@@ -16,12 +16,13 @@ mod slow;
 mod tests;
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use futures::future::BoxFuture;
 use futures::join;
 use futures::stream::{self, StreamExt};
 use jobset_api::JobSet;
+use jobset_program::lock;
 use kube::Client;
 use serde_json::json;
 use tokio::select;
@@ -123,7 +124,7 @@ impl Applier {
     async fn send_all(&self, actor: &Arc<Actor>, actions: Vec<Action>, urgency: Urgency, answers: &mut Answers) {
         let one_is_slow = CancellationToken::new();
         let refused = Mutex::new(HashSet::new());
-        let refused = || refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let refused = || lock(&refused);
         let send = async |action: Action| {
             let (own, shared) = (Request::of(&action), Request::shared(&action));
             let connection = self.connections.acquire(&actor.key.namespace, urgency);

@@ -10,11 +10,12 @@ use std::convert::Infallible;
 use std::future;
 use std::num::NonZeroU32;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use http::Request;
 use jobset_engine::Urgency;
+use jobset_program::lock;
 use tokio::select;
 use tokio::sync::watch;
 use tokio::task::futures::TaskLocalFuture;
@@ -100,7 +101,7 @@ impl Limiter {
     }
 
     fn bucket<T>(&self, take: impl FnOnce(&mut Bucket) -> T) -> T {
-        take(&mut self.bucket.lock().unwrap_or_else(PoisonError::into_inner))
+        take(&mut lock(&self.bucket))
     }
 }
 

@@ -4,10 +4,11 @@
 //! replicatedJob or its condition. A standby replica does not reconcile and has no series, so no sum counts a JobSet twice.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use jobset_api::{JobSet, JobSetStatus, ReplicatedJobStatus, RestartBudget};
 use jobset_metrics::Family;
+use jobset_program::lock;
 use jobset_rules::Barrier;
 use jobset_store::Key;
 use prometheus::Registry;
@@ -43,7 +44,7 @@ impl ObjectMetrics {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, ReconciledJobSet>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -1,10 +1,11 @@
 //! Metrics of the loop: `jobset_reconcile_duration_seconds{result}`, `jobset_workqueue_depth`,
 //! `jobset_workqueue_oldest_urgent_seconds`, `jobset_slow_requests`, `jobset_internal_errors_total` and `jobset_reconciling`.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use jobset_engine::Failure;
+use jobset_program::lock;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{Gauge, HistogramOpts, HistogramVec, IntCounter, IntGauge, Registry, exponential_buckets};
@@ -35,7 +36,7 @@ impl Age {
     }
 
     fn set(&self, since: Option<Instant>) {
-        *self.since.lock().unwrap_or_else(PoisonError::into_inner) = since;
+        *lock(&self.since) = since;
     }
 }
 
@@ -45,7 +46,7 @@ impl Collector for Age {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let since = *self.since.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = *lock(&self.since);
         self.gauge.set(since.map_or(0.0, |since| since.elapsed().as_secs_f64()));
         self.gauge.collect()
     }

@@ -127,13 +127,7 @@ impl PolicyInputs {
             }
             let conditions: &mut Vec<String> = allowed.get_or_insert_default();
             for (peers, ports) in direction.rules(policy) {
-                conditions.extend(self.conditions(
-                    pod,
-                    &pod.namespace().unwrap_or_default(),
-                    direction,
-                    peers,
-                    ports,
-                )?);
+                conditions.extend(self.conditions(pod, direction, peers, ports)?);
             }
         }
         Ok(allowed)
@@ -143,7 +137,6 @@ impl PolicyInputs {
     fn conditions(
         &self,
         pod: &Pod,
-        namespace: &str,
         direction: Direction,
         peers: &[NetworkPolicyPeer],
         ports: &[NetworkPolicyPort],
@@ -167,7 +160,7 @@ impl PolicyInputs {
                 continue;
             }
             for (other, address) in self.pods_with_addresses() {
-                if self.is_peer(peer, namespace, other)? {
+                if self.is_peer(peer, pod, other)? {
                     addresses.push((format!("ip {field} {address}"), Some(other)));
                 }
             }
@@ -186,17 +179,17 @@ impl PolicyInputs {
         Ok(conditions)
     }
 
-    /// Whether a Pod is meant by a peer of a policy in this namespace.
-    fn is_peer(&self, peer: &NetworkPolicyPeer, namespace: &str, pod: &Pod) -> Result<bool> {
-        let of_pod = pod.namespace().unwrap_or_default();
+    /// Whether another Pod is meant by a peer of a policy for this Pod.
+    fn is_peer(&self, peer: &NetworkPolicyPeer, pod: &Pod, other: &Pod) -> Result<bool> {
+        let of_other = other.namespace();
         let in_namespace = match &peer.namespace_selector {
-            None => of_pod == namespace,
+            None => of_other == pod.namespace(),
             Some(selector) => {
-                let found = self.namespaces.iter().find(|it| it.name_any() == of_pod);
+                let found = self.namespaces.iter().find(|it| it.metadata.name == of_other);
                 found.is_some_and(|it| matches(Some(selector), it.labels()).unwrap_or(false))
             }
         };
-        Ok(in_namespace && matches(peer.pod_selector.as_ref(), pod.labels())?)
+        Ok(in_namespace && matches(peer.pod_selector.as_ref(), other.labels())?)
     }
 }
 
