@@ -162,7 +162,7 @@ test-older-kubelets: export KUBERNETES_VERSION := 1.37
 test-older-kubelets: export KUBELET_VERSION := 1.36
 test-older-kubelets: export GOGC := 400
 test-older-kubelets: programs-of-1.37 ## Runs the tests on kubelets once with kubelets of 1.36 under an API server of 1.37.
-	@$(MAKE) --no-print-directory tests-on-kubelets TESTS='cluster:: kubelet:: readme::'
+	@$(MAKE) --no-print-directory tests-on-kubelets TESTS='harness:: kubelet:: readme::'
 	@$(STOPWATCH) --print
 
 .PHONY: conformance
@@ -239,7 +239,7 @@ images: build ##* Builds the images of controller, webhook, certs, relay and age
 
 .PHONY: notices
 notices: tools ## Writes deploy/THIRD-PARTY-NOTICES, which every image and the plugin have.
-	UPDATE_NOTICES=1 cargo test $(EVERYTHING) -p jobset-harness --lib notices::
+	UPDATE_NOTICES=1 cargo test --locked -p jobset-release --lib
 
 .PHONY: chaos
 chaos: deps ##* Random faults for ten minutes: workers, agents, Pods, a kubelet, the API server, the controller, relays.
@@ -274,12 +274,12 @@ bench: bench-deps ##* Measures restarts of 100, 1,000 and 5,000 Pods without kub
 
 .PHONY: bench-figures
 bench-figures: bench-deps ## Measures what the README shows: 20 restarts of 5,000 Pods by the Go manager, and over the stream.
-	@$(RELEASE)/bench --agents 5000 --load bare --watch new,kept --way go,stream --restarts 20
+	@$(RELEASE)/bench --agents 5000 --watch new,kept --way go,stream --restarts 20
 
 .PHONY: bench-large
 bench-large: bench-deps ## The same with 15,000 Pods, beside 50,000 that belong to no JobSet; without the Go manager.
 	@$(RELEASE)/bench --agents 15000 --foreign-pods 50000 --restarts 3 --recreate --way watch
-	@$(RELEASE)/bench --agents 15000 --load bare --watch new,kept --way stream --annotation-seconds 200
+	@$(RELEASE)/bench --agents 15000 --watch new,kept --way stream --annotation-seconds 200
 
 .PHONY: bench-webhook
 bench-webhook: bench-deps ## Measures reviews of a JobSet of 42 kB by the admission service, alone and beside heavy ones.
@@ -325,7 +325,7 @@ lines: ## Counts lines of Rust, of product and of tests: COMMIT=HEAD~1.
 
 .PHONY: crd
 crd: rust ## Generates the CustomResourceDefinition.
-	@$(CRDGEN) > $(CRD).new && mv $(CRD).new $(CRD) && cp $(CRD) deploy/chart/files/
+	@$(CRDGEN) > $(CRD).new && mv $(CRD).new $(CRD)
 
 .PHONY: manifests
 manifests: deps crd ## Renders deploy/kustomize and deploy/monitoring from the chart.

@@ -8,24 +8,11 @@ pub enum Barrier {
     /// The agent has not observed a state of the JobSet yet.
     AwaitsJobSet,
     /// The JobSet of that name has another UID than the JobSet that this Pod belongs to.
-    AwaitsOtherJobSet {
-        /// UID of the JobSet that the Pod belongs to.
-        own: String,
-        /// UID of the JobSet that exists.
-        observed: String,
-    },
-    /// The Pod waits until all Pods of the JobSet have reported its epoch.
-    AwaitsSync {
-        /// The epoch of this Pod.
-        epoch: i32,
-        /// The last epoch that all Pods have reported.
-        synced: i32,
-    },
-    /// The worker may run.
-    Lifted {
-        /// The epoch of the worker; `None` if the JobSet does not restart in place.
-        epoch: Option<i32>,
-    },
+    AwaitsOtherJobSet { own: String, observed: String },
+    /// The Pod waits until all Pods of the JobSet have reported its epoch. The last one that all have reported is `synced`.
+    AwaitsSync { epoch: i32, synced: i32 },
+    /// The worker may run in this epoch; in `None` if the JobSet does not restart in place.
+    Lifted { epoch: Option<i32> },
     /// The supervised worker is being stopped.
     Stopping,
 }

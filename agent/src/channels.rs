@@ -14,6 +14,8 @@
 
 use std::time::Duration;
 
+use jobset_stream::message::Report;
+
 use crate::decide::{Input, JobSetState};
 
 /// How long an agent waits for the stream before it relies on the API server.
@@ -55,7 +57,7 @@ struct Write {
 }
 
 impl Write {
-    /// That of a report which the stream has carried: it is for the record alone.
+    /// The write of a report that the stream has carried: it is for the record alone.
     fn carried(epoch: i32) -> Self {
         Self { epoch, is_awaited: false, rests: false }
     }
@@ -73,7 +75,7 @@ pub struct Channels {
     /// Number of Pods of the group, as the leader says.
     pods: u32,
     /// The newest report.
-    reported: Option<i32>,
+    reported: Option<Report>,
     /// The report whose annotation is still to be written.
     owed: Option<Write>,
     writing: Option<Write>,
@@ -95,8 +97,8 @@ pub enum ChannelInput {
     StreamTimeout,
     /// The watch shows the JobSet.
     Watched(Input),
-    /// The agent reports an epoch.
-    Report { epoch: i32 },
+    /// The agent reports.
+    Report(Report),
     /// The answer to [`ChannelOutput::Write`]: [`Input::Reported`] or [`Input::ReportFailed`].
     Written(Input),
     /// The delay of [`ChannelOutput::WriteLater`] has elapsed.
@@ -114,15 +116,12 @@ pub enum ChannelOutput {
     Watch,
     /// End the watch.
     StopWatch,
-    /// Send the report of this epoch over the stream.
-    Send { epoch: i32 },
+    /// Send this over the stream.
+    Send(Report),
     /// Write the annotation. The answer is [`ChannelInput::Written`].
     Write { epoch: i32 },
-    /// Send [`ChannelInput::WriteDue`] after a random one of the `annotation_delays` of this number of Pods.
-    WriteLater {
-        /// Number of Pods of the group.
-        pods: u32,
-    },
+    /// Send [`ChannelInput::WriteDue`] after a random one of the `annotation_delays` of a group of this number of Pods.
+    WriteLater { pods: u32 },
 }
 
 impl Channels {
@@ -158,7 +157,7 @@ impl Channels {
             ChannelInput::Disconnected => self.on_disconnected(),
             ChannelInput::StreamTimeout => self.on_stream_timeout(),
             ChannelInput::Watched(input) => self.on_watched(input),
-            ChannelInput::Report { epoch } => self.on_report(epoch),
+            ChannelInput::Report(report) => self.on_report(report),
             ChannelInput::Written(answer) => self.on_written(answer),
             ChannelInput::WriteDue => self.on_write_due(),
         }
@@ -184,8 +183,9 @@ impl Channels {
 
     /// Sends the newest report once the stream is live, for the hello may be older. No answer to its write is waited for then.
     fn send_reported(&mut self) -> Vec<ChannelOutput> {
-        let Some(epoch) = self.reported else { return Vec::new() };
-        let mut outputs = vec![ChannelOutput::Send { epoch }];
+        let Some(report) = self.reported.clone() else { return Vec::new() };
+        let epoch = report.epoch;
+        let mut outputs = vec![ChannelOutput::Send(report)];
         let is_waited_for = |write: &&mut Write| (write.is_awaited || write.rests) && write.epoch == epoch;
         let carried = Write::carried(epoch);
         let reported = ChannelOutput::Tell(Input::Reported { epoch });
@@ -237,11 +237,12 @@ impl Channels {
         self.synced = self.synced.max(state.synced);
     }
 
-    fn on_report(&mut self, epoch: i32) -> Vec<ChannelOutput> {
-        self.reported = Some(epoch);
+    fn on_report(&mut self, report: Report) -> Vec<ChannelOutput> {
+        let epoch = report.epoch;
+        self.reported = Some(report.clone());
         if self.stream == Stream::Live {
             let write = Write::carried(epoch);
-            let mut outputs = vec![ChannelOutput::Send { epoch }, ChannelOutput::Tell(Input::Reported { epoch })];
+            let mut outputs = vec![ChannelOutput::Send(report), ChannelOutput::Tell(Input::Reported { epoch })];
             // A report that is repeated does not put its write off.
             if self.owed.replace(write) != Some(write) {
                 outputs.push(ChannelOutput::WriteLater { pods: self.pods });
@@ -273,7 +274,8 @@ impl Channels {
         let Some(write) = self.writing.take() else { return Vec::new() };
         let mut outputs = Vec::new();
         let has_failed = matches!(answer, Input::ReportFailed { .. });
-        let is_newest = self.owed.is_none() && self.reported == Some(write.epoch);
+        let newest = self.reported.as_ref().map(|report| report.epoch);
+        let is_newest = self.owed.is_none() && newest == Some(write.epoch);
         // The stream has ended, and perhaps the report was lost with it: the state machine repeats it soon.
         let may_be_lost = has_failed && is_newest && self.stream == Stream::Lost && write.epoch > self.synced;
         if write.is_awaited || may_be_lost {

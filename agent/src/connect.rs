@@ -1,6 +1,6 @@
 //! The client for the API server, tuned for many agents that start in the same second.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
@@ -52,11 +52,7 @@ fn client(mut config: Config) -> Result<Client, Error> {
     // kube's own token file is not used: it keeps a newline at the end of the file, and it keeps a token that the API server
     // rejects for up to a minute.
     let token = config.auth_info.token_file.take_if(|_| config.auth_info.token.is_none());
-    let token = token.map(PathBuf::from).map(|path| match TokenFile::open(&path) {
-        Ok(token) => Ok(token),
-        Err(source) => Err(Error::Token { path, source }),
-    });
-    let token = token.transpose()?;
+    let token = token.map(|path| TokenFile::open(path.into())).transpose()?;
     let authorize = token.map(|token| {
         MapRequestLayer::new(move |mut request: Request<Body>| {
             request.headers_mut().insert(AUTHORIZATION, token.header());
@@ -117,6 +113,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
+    use crate::args::Names;
     use crate::decide::Input;
     use crate::report::report;
 
@@ -134,7 +131,8 @@ mod tests {
             stream.write_all(answer.as_bytes()).await.unwrap();
             std::future::pending::<()>().await;
         });
-        report(&client(Config::new(uri)).unwrap(), "ml", "train-w-0-0", 1, None, None).await
+        let names = Names { namespace: "ml".to_owned(), pod: "train-w-0-0".to_owned(), jobset: "train".to_owned() };
+        report(&client(Config::new(uri)).unwrap(), &names, 1, None, None).await
     }
 
     #[rstest]

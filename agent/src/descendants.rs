@@ -29,19 +29,13 @@ pub fn names() -> Vec<String> {
 
 /// Process ids of all descendants, zombies included.
 fn descendants() -> BTreeSet<i32> {
-    let parents: Vec<(i32, i32)> = processes().into_iter().filter_map(|pid| Some((pid, parent(pid)?))).collect();
+    let entries = fs::read_dir("/proc").inspect_err(|error| {
+        tracing::warn!(%error, "cannot read /proc to kill the processes of the worker; mount it in the container");
+    });
+    let processes = entries.into_iter().flatten().flatten();
+    let processes = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let parents: Vec<(i32, i32)> = processes.filter_map(|pid| Some((pid, parent(pid)?))).collect();
     descendants_of(i32::try_from(std::process::id()).unwrap_or(1), &parents)
-}
-
-fn processes() -> Vec<i32> {
-    let entries = match fs::read_dir("/proc") {
-        Ok(entries) => entries,
-        Err(error) => {
-            tracing::warn!(%error, "cannot read /proc to kill the processes of the worker; mount it in the container");
-            return Vec::new();
-        }
-    };
-    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
 /// Parent of a process; `None` if the process has ended. The name in the second field may contain any character, for example a

@@ -9,7 +9,6 @@ use crate::decide::JobSetState;
 /// The fields of a JobSet (`jobset.x-k8s.io/v1alpha2`) that the agent reads.
 #[derive(Clone, Debug, Deserialize)]
 pub struct JobSetView {
-    /// `metadata`.
     pub metadata: JobSetMetadata,
     #[serde(default)]
     spec: JobSetSpec,
@@ -17,11 +16,9 @@ pub struct JobSetView {
     status: JobSetStatus,
 }
 
-/// `metadata`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JobSetMetadata {
-    /// `uid`.
     pub uid: String,
     /// `resourceVersion`, from which a watch can continue.
     pub resource_version: String,
@@ -36,27 +33,22 @@ struct JobSetAnnotations {
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 struct JobSetSpec {
-    #[serde(default)]
     failure_policy: FailurePolicy,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 struct FailurePolicy {
-    #[serde(default)]
     restart_strategy: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", default)]
 struct JobSetStatus {
-    #[serde(default)]
     synced_epoch: i32,
-    #[serde(default)]
     deprecated_epoch: i32,
-    #[serde(default)]
     terminal_state: String,
 }
 
@@ -108,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn jobset_without_failure_policy_and_status_is_bypassed_at_epoch_zero() {
+    fn jobset_without_policy_and_status_is_bypassed() {
         let observed = state(json!({"metadata": {"uid": "u", "resourceVersion": "7"}, "spec": {"replicatedJobs": []}}));
         assert_eq!(observed, JobSetState { uid: "u".into(), synced: 0, deprecated: 0, failed: false, bypass: true });
     }

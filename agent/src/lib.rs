@@ -8,13 +8,14 @@
 //!   its outputs.
 //! - [`channels`] decides, as pure, what goes over the [`stream`] to a relay and what through the API server. [`transport`]
 //!   carries that out. [`liveness`] judges whether the leading controller is there.
-//! - [`start`] is when the agent started, which a report tells with the epoch.
+//! - [`annotation`] is what a report tells beside the epoch: when the agent started, and how its worker failed.
 //! - [`connect`] makes the client, which authenticates with the [`token`]. [`backoff`] and `watch_backoff` space out retries.
 //! - [`probe`] shows the [`barrier`] to the kubelet. [`epoch_file`] shows the epoch to the worker.
 //! - [`save`] lets the worker beside a sidecar save its state before the Pod restarts.
 //! - [`termination_log`] shows in the Pod's status why the agent could not start, or how its worker ended.
 //! - [`descendants`] finds the processes of a supervised worker, so that none survives into the next epoch.
 
+pub mod annotation;
 pub mod args;
 pub mod backoff;
 pub mod barrier;
@@ -34,7 +35,6 @@ pub mod request_failure;
 pub mod run;
 pub mod save;
 pub mod signals;
-pub mod start;
 pub mod stream;
 pub mod termination_log;
 pub mod token;

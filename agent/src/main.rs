@@ -6,12 +6,13 @@ use std::io::{self, Stderr, Write as _, stderr, stdout};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use jobset_agent::annotation::Annotation;
 use jobset_agent::args::{Command, Config, HELP};
 use jobset_agent::install::install;
 use jobset_agent::run;
 use jobset_agent::signals::{Signals, block_terminate};
-use jobset_agent::start::AgentStart;
 use jobset_agent::termination_log;
+use k8s_openapi::jiff::Timestamp;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing_subscriber::fmt::writer::OptionalWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -29,7 +30,7 @@ const RESTART_DELAY: Duration = Duration::from_secs(10);
 const NAMESPACE_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
 fn main() -> ExitCode {
-    let start = AgentStart::now();
+    let start = Annotation::started(Timestamp::now());
     if let Err(error) = block_terminate() {
         print_error(&format_args!("cannot block SIGTERM, so an early one may be lost: {error}"));
     }
@@ -40,31 +41,23 @@ fn main() -> ExitCode {
         namespace_of_token,
         std::path::Path::is_file,
     ) {
-        Ok(Command::Help) => {
-            print(&HELP.trim_end());
-            ExitCode::SUCCESS
-        }
-        Ok(Command::Version) => {
-            print(&format_args!("jobset-agent {}", env!("CARGO_PKG_VERSION")));
-            ExitCode::SUCCESS
-        }
+        Ok(Command::Help) => print(&HELP.trim_end()),
+        Ok(Command::Version) => print(&format_args!("jobset-agent {}", env!("CARGO_PKG_VERSION"))),
         Ok(Command::Install(folder)) => match install(&folder) {
-            Ok(path) => {
-                print(&path.display());
-                ExitCode::SUCCESS
-            }
+            Ok(path) => print(&path.display()),
             Err(error) => {
                 tell(&format_args!("cannot copy this binary to {}: {error}", folder.display()));
-                ExitCode::FAILURE
+                return ExitCode::FAILURE;
             }
         },
-        Ok(Command::Run(config)) => ExitCode::from(run_agent(*config, start)),
+        Ok(Command::Run(config)) => return ExitCode::from(run_agent(*config, start)),
         Err(error) => {
             tell(&error);
             let delay = run_to_end(async { Ok(exit_delayed(&mut Signals::listen(false)?, USAGE).await) });
-            ExitCode::from(delay.unwrap_or(USAGE))
+            return ExitCode::from(delay.unwrap_or(USAGE));
         }
     }
+    ExitCode::SUCCESS
 }
 
 /// Prints to standard output. `println!` would panic when its reader has ended.
@@ -72,7 +65,6 @@ fn print(text: &dyn Display) {
     let _ = writeln!(stdout(), "{text}");
 }
 
-/// Prints to standard error.
 fn print_error(text: &dyn Display) {
     let _ = writeln!(stderr(), "jobset-agent: {text}");
 }
@@ -102,7 +94,7 @@ fn log_writer() -> OptionalWriter<Stderr> {
 }
 
 /// Runs the agent. Returns its exit code.
-fn run_agent(config: Config, start: AgentStart) -> u8 {
+fn run_agent(config: Config, start: Annotation) -> u8 {
     let lines = tracing_subscriber::fmt::layer().with_writer(log_writer).with_ansi(false).compact();
     tracing_subscriber::registry().with(lines).with(config.log.clone()).init();
     let ended = run_to_end(async {

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Read as _, Write as _};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::{ChildStderr, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -55,24 +55,8 @@ impl WorkerOutput {
     pub fn copy(stdout: Option<ChildStdout>, stderr: Option<ChildStderr>) -> io::Result<Self> {
         let (sender, copied) = mpsc::channel(1);
         let output = Self { stdout: Arc::default(), stderr: Arc::default(), copied };
-        if let Some(stdout) = stdout {
-            copy(
-                "stdout",
-                File::from(std::os::fd::OwnedFd::from(stdout)),
-                own(io::stdout())?,
-                &output.stdout,
-                &sender,
-            )?;
-        }
-        if let Some(stderr) = stderr {
-            copy(
-                "stderr",
-                File::from(std::os::fd::OwnedFd::from(stderr)),
-                own(io::stderr())?,
-                &output.stderr,
-                &sender,
-            )?;
-        }
+        copy("stdout", stdout.map(OwnedFd::from), io::stdout(), &output.stdout, &sender)?;
+        copy("stderr", stderr.map(OwnedFd::from), io::stderr(), &output.stderr, &sender)?;
         Ok(output)
     }
 
@@ -103,18 +87,16 @@ fn both(stdout: &mut KeptOutput, stderr: &mut KeptOutput) -> String {
     lines.join("\n").trim().to_owned()
 }
 
-/// A second descriptor of a stream of the agent. It is not buffered.
-fn own(stream: impl AsFd) -> io::Result<File> {
-    Ok(File::from(stream.as_fd().try_clone_to_owned()?))
-}
-
 fn copy(
     name: &str,
-    mut from: File,
-    mut to: File,
+    from: Option<OwnedFd>,
+    to: impl AsFd,
     kept: &Arc<Mutex<KeptOutput>>,
     copied: &mpsc::Sender<()>,
 ) -> io::Result<()> {
+    let Some(from) = from else { return Ok(()) };
+    // A second descriptor of the stream of the agent is not buffered.
+    let (mut from, mut to) = (File::from(from), File::from(to.as_fd().try_clone_to_owned()?));
     let (kept, copied) = (Arc::clone(kept), copied.clone());
     // The thread allocates nothing: the allocator would give it a heap of its own.
     let mut chunk = vec![0; CHUNK];

@@ -6,8 +6,6 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::num::NonZeroU16;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,27 +30,6 @@ const TRANSFER_TIMEOUT: Duration = Duration::from_secs(1);
 /// Longest request in bytes, headers included.
 const MAX_REQUEST_BYTES: usize = 4096;
 
-/// Path of the startup probe: it begins with a slash, has no query, and is not the path of the health endpoint.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BarrierPath(String);
-
-impl BarrierPath {
-    /// The path as a request names it.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl FromStr for BarrierPath {
-    type Err = ();
-
-    fn from_str(value: &str) -> Result<Self, ()> {
-        let plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'?' | b'#');
-        let usable = value.starts_with('/') && value.bytes().all(plain) && value != HEALTH_PATH;
-        if usable { Ok(Self(value.to_owned())) } else { Err(()) }
-    }
-}
-
 /// Listens on all addresses of the Pod, IPv6 and IPv4.
 async fn listen(port: u16) -> io::Result<TcpListener> {
     match TcpListener::bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))).await {
@@ -68,10 +45,10 @@ async fn listen(port: u16) -> io::Result<TcpListener> {
 ///
 /// # Errors
 /// None of the ports is free. One of several ports may be in use, because the worker may need it.
-pub async fn start(ports: &[NonZeroU16], paths: &[BarrierPath], barrier: &watch::Sender<Barrier>) -> Result<(), Error> {
-    let paths: Arc<[BarrierPath]> = paths.into();
+pub async fn start(ports: &[u16], paths: &[String], barrier: &watch::Sender<Barrier>) -> Result<(), Error> {
+    let paths: Arc<[String]> = paths.into();
     let (mut any, mut failed) = (false, None);
-    for port in ports.iter().map(|port| port.get()) {
+    for &port in ports {
         match listen(port).await {
             Ok(listener) => {
                 any = true;
@@ -80,18 +57,17 @@ pub async fn start(ports: &[NonZeroU16], paths: &[BarrierPath], barrier: &watch:
             Err(source) => failed = Some(Error::Listen { port, source }),
         }
     }
-    match failed {
-        Some(error) if !any => Err(error),
-        Some(error) => {
-            tracing::info!(%error, "answering probes on the other default port only");
-            Ok(())
+    if let Some(error) = failed {
+        if !any {
+            return Err(error);
         }
-        None => Ok(()),
+        tracing::info!(%error, "answering probes on the other default port only");
     }
+    Ok(())
 }
 
 /// Answers probes until the agent ends.
-async fn serve(listener: TcpListener, paths: Arc<[BarrierPath]>, barrier: watch::Receiver<Barrier>) {
+async fn serve(listener: TcpListener, paths: Arc<[String]>, barrier: watch::Receiver<Barrier>) {
     let mut served: VecDeque<AbortHandle> = VecDeque::new();
     loop {
         let stream = match listener.accept().await {
@@ -120,25 +96,18 @@ async fn serve(listener: TcpListener, paths: Arc<[BarrierPath]>, barrier: watch:
     }
 }
 
-async fn answer(mut stream: TcpStream, paths: &[BarrierPath], mut barrier: watch::Receiver<Barrier>) -> io::Result<()> {
+async fn answer(mut stream: TcpStream, paths: &[String], mut barrier: watch::Receiver<Barrier>) -> io::Result<()> {
     let head = timeout(TRANSFER_TIMEOUT, read_head(&mut stream)).await??;
     let (status, body) = match target(&head) {
         None => ("400 Bad Request", "not an HTTP request".to_owned()),
         Some((method, _)) if method != "GET" => ("405 Method Not Allowed", "GET is the only method".to_owned()),
         Some((_, HEALTH_PATH)) => ("200 OK", "ok".to_owned()),
-        Some((_, path)) if paths.iter().any(|barrier_path| barrier_path.as_str() == path) => {
+        Some((_, path)) if paths.iter().any(|barrier_path| barrier_path == path) => {
             let lifted = barrier.wait_for(|barrier| matches!(barrier, Barrier::Lifted { .. }));
-            let status = if timeout(HOLD, lifted).await.is_ok_and(|lifted| lifted.is_ok()) {
-                "200 OK"
-            } else {
-                "503 Service Unavailable"
-            };
-            (status, barrier.borrow().to_string())
+            let is_lifted = timeout(HOLD, lifted).await.is_ok_and(|lifted| lifted.is_ok());
+            (if is_lifted { "200 OK" } else { "503 Service Unavailable" }, barrier.borrow().to_string())
         }
-        Some(_) => {
-            let paths: Vec<&str> = paths.iter().map(BarrierPath::as_str).collect();
-            ("404 Not Found", format!("the barrier is at {}", paths.join(" and ")))
-        }
+        Some(_) => ("404 Not Found", format!("the barrier is at {}", paths.join(" and "))),
     };
     let length = body.len() + 1;
     let answer = format!(
@@ -186,7 +155,7 @@ mod tests {
         let listener = listen(0).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (sender, receiver) = watch::channel(barrier);
-        tokio::spawn(serve(listener, ["/barrier-is-lifted".parse().unwrap()].into(), receiver));
+        tokio::spawn(serve(listener, ["/barrier-is-lifted".to_owned()].into(), receiver));
         (SocketAddr::from((Ipv4Addr::LOCALHOST, port)), sender)
     }
 
@@ -255,7 +224,7 @@ mod tests {
 
     /// As many connections as a backlog holds, which would delay the kubelet for their whole time limit.
     #[tokio::test]
-    async fn probe_is_answered_at_once_beside_a_backlog_of_idle_connections() {
+    async fn probe_behind_idle_backlog_is_answered_at_once() {
         let (address, _barrier) = start(LIFTED).await;
         let mut silent = Vec::new();
         for _ in 0..8 * MAX_CONNECTIONS {

@@ -9,10 +9,10 @@ use kube::core::Request;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
+use crate::annotation::Annotation;
+use crate::args::Names;
 use crate::decide::Input;
 use crate::request_failure::RequestFailure;
-use crate::start::AgentStart;
-use crate::worker_exit::WorkerExit;
 
 /// Time limit of one report.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(15);
@@ -22,14 +22,13 @@ const REPORT_TIMEOUT: Duration = Duration::from_secs(15);
 /// state machine decides when to retry.
 pub async fn report(
     client: &Client,
-    namespace: &str,
-    pod: &str,
+    names: &Names,
     epoch: i32,
-    start: Option<&AgentStart>,
-    exit: Option<&WorkerExit>,
+    start: Option<&Annotation>,
+    exit: Option<&Annotation>,
 ) -> Input {
-    let words = exit.and_then(WorkerExit::annotation);
-    let mut contents = contents(epoch, start.and_then(AgentStart::annotation), words.as_deref());
+    let Names { namespace, pod, .. } = names;
+    let mut contents = contents(epoch, start.and_then(Annotation::admitted), exit.and_then(Annotation::admitted));
     let answer = loop {
         let content = contents.remove(0);
         let answer = tokio::time::timeout(REPORT_TIMEOUT, patch(client, namespace, pod, &content)).await;
@@ -44,16 +43,17 @@ pub async fn report(
     match answer {
         Ok(content) => {
             // What is missing was rejected, and is not sent again.
-            if let Some(start) = start.filter(|_| !content[labels::AGENT_STARTED].is_string()) {
-                start.reject();
-            }
-            if let Some(exit) = exit.filter(|_| !content[labels::WORKER_EXIT].is_string()) {
-                exit.reject();
+            for (label, annotation) in [(labels::AGENT_STARTED, start), (labels::WORKER_EXIT, exit)] {
+                if let Some(annotation) = annotation.filter(|_| !content[label].is_string()) {
+                    annotation.reject();
+                }
             }
             Input::Reported { epoch }
         }
         Err(failure) => {
-            let advice = advice(failure.code);
+            let forbidden =
+                "let the Pod's ServiceAccount patch pods in this namespace, with the token that is bound to this Pod";
+            let advice = failure.advice(forbidden, "check POD_NAME and NAMESPACE");
             tracing::warn!(epoch, %namespace, %pod, cause = failure.text, advice, "cannot report the epoch");
             Input::ReportFailed { epoch, retry_after: failure.retry_after }
         }
@@ -64,24 +64,21 @@ pub async fn report(
 ///
 /// The start of an earlier agent must not stand beside the epoch of this one, so the second content removes it. A policy that does
 /// not know the annotation admits that where it is absent.
-fn contents(epoch: i32, start: Option<&str>, words: Option<&str>) -> Vec<Value> {
-    let content = |start: Option<Value>, words: Option<&str>| {
-        let mut content = json!({(labels::EPOCH): epoch.to_string()});
-        if let Some(start) = start {
-            content[labels::AGENT_STARTED] = start;
-        }
-        if let Some(words) = words {
-            content[labels::WORKER_EXIT] = words.into();
-        }
-        content
-    };
-    let mut contents = Vec::new();
-    if let Some(start) = start {
-        contents.extend([content(Some(start.into()), words), content(Some(Value::Null), words)]);
-    } else if words.is_some() {
-        contents.push(content(None, words));
+fn contents(epoch: i32, start: Option<&str>, exit: Option<&str>) -> Vec<Value> {
+    let least = json!({(labels::EPOCH): epoch.to_string()});
+    let mut content = least.clone();
+    if let Some(exit) = exit {
+        content[labels::WORKER_EXIT] = exit.into();
     }
-    contents.push(content(None, None));
+    let mut contents = Vec::new();
+    for start in start.map(|start| [start.into(), Value::Null]).into_iter().flatten() {
+        content[labels::AGENT_STARTED] = start;
+        contents.push(content.clone());
+    }
+    if start.is_none() && exit.is_some() {
+        contents.push(content);
+    }
+    contents.push(least);
     contents
 }
 
@@ -98,14 +95,4 @@ async fn patch(client: &Client, namespace: &str, pod: &str, annotations: &Value)
         .map_err(kube::Error::BuildRequest)?;
     client.request::<IgnoredAny>(request).await?;
     Ok(())
-}
-
-/// What a person can do about a report that the API server rejects.
-fn advice(code: u16) -> &'static str {
-    match code {
-        401 => "check the Pod's ServiceAccount token",
-        403 => "let the Pod's ServiceAccount patch pods in this namespace, with the token that is bound to this Pod",
-        404 => "check POD_NAME and NAMESPACE",
-        _ => "retrying",
-    }
 }

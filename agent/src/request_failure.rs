@@ -23,6 +23,16 @@ impl RequestFailure {
     pub(crate) fn timeout(limit: Duration) -> Self {
         Self { code: 0, retry_after: None, text: format!("no answer within {} s", limit.as_secs()) }
     }
+
+    /// What a person can do about it, where the request is forbidden or its object is not found.
+    pub(crate) fn advice(&self, forbidden: &'static str, not_found: &'static str) -> &'static str {
+        match self.code {
+            401 => "check the Pod's ServiceAccount token",
+            403 => forbidden,
+            404 => not_found,
+            _ => "retrying",
+        }
+    }
 }
 
 /// The text in one line of limited length: a proxy may answer with a page of HTML.

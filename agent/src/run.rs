@@ -7,23 +7,19 @@ use rustix::process::Signal;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+use crate::annotation::Annotation;
 use crate::args::{Config, Role};
 use crate::backoff::jittered;
 use crate::barrier::Barrier;
 use crate::connect::connect;
 use crate::decide::{Agent, Input, Output};
-use crate::epoch_file::EpochFile;
 use crate::error::Error;
-use crate::probe;
 use crate::signals::{SignalEvent, Signals};
-use crate::start::AgentStart;
-use crate::termination_log;
-use crate::transport::{Names, Transport, until};
+use crate::transport::{Transport, until};
 use crate::worker::{self, Worker};
 use crate::worker_exit::{ProcessEnd, WorkerExit};
+use crate::{epoch_file, probe, termination_log};
 
-/// Capacity of the queue of inputs for the state machine.
-const INPUT_QUEUE: usize = 16;
 /// Exit code of a supervisor whose worker cannot be killed: 128 and the number of SIGKILL. It ends the container.
 const KILLED: u8 = 137;
 
@@ -31,58 +27,55 @@ const KILLED: u8 = 137;
 ///
 /// # Errors
 /// The agent cannot start, for example because it has no credentials or its port is in use. No worker has run.
-pub async fn run(config: Config, start: AgentStart, signals: &mut Signals) -> Result<u8, Error> {
-    if config.role.supervises() {
-        worker::adopt_orphans().map_err(Error::Orphans)?;
-    }
-    let epoch_file = match &config.role {
-        Role::Sidecar { epoch_file, .. } => epoch_file.clone(),
-        Role::Supervisor { .. } => None,
-    };
-    let epoch_file = EpochFile::empty(epoch_file).map_err(Error::EpochFile)?;
-    if let Role::Sidecar { save: Some(hook), .. } = &config.role {
-        hook.remove_file();
+pub async fn run(config: Config, start: Annotation, signals: &mut Signals) -> Result<u8, Error> {
+    match &config.role {
+        Role::Supervisor { .. } => worker::adopt_orphans().map_err(Error::Orphans)?,
+        Role::Sidecar { epoch_file, save, .. } => {
+            if let Some(path) = epoch_file {
+                epoch_file::write(path, None).map_err(Error::EpochFile)?;
+            }
+            if let Some(hook) = save {
+                hook.remove_file();
+            }
+        }
     }
     let mut agent = Agent::new(config.jobset_uid.clone(), config.role.mode());
     let barrier = watch::Sender::new(agent.barrier());
     probe::start(&config.barrier_ports, &config.barrier_paths, &barrier).await?;
 
     let client = connect().await?;
-    let (sender, mut inputs) = mpsc::channel(INPUT_QUEUE);
-    let Config { namespace, pod, jobset, relay, .. } = config.clone();
-    let transport = Transport::start(client, Names { namespace, pod, jobset }, Arc::new(start), relay);
-    let (ended, mut ended_workers) = mpsc::channel(1);
-    let mut executor = Executor { config, transport, sender, epoch_file, timer: None, worker: None, ended, exit: None };
-    // Inputs that are known at once. An output may have some as its immediate result.
-    let mut ready = VecDeque::new();
+    let transport = Transport::start(client, config.names.clone(), Arc::new(start), config.relay.clone());
+    let (sender, mut finished) = mpsc::channel(1);
+    let ready = VecDeque::new();
+    let mut executor = Executor { config, transport, finished: sender, ready, timer: None, worker: None, exit: None };
     loop {
         tokio::select! {
             biased;
-            event = signals.next() => ready.extend(executor.on_signal(event)),
-            () = until(executor.worker.as_ref().and_then(Worker::deadline)) => {
+            event = signals.next() => executor.on_signal(event),
+            () = until(executor.worker.as_ref().and_then(|worker| worker.kill_at)) => {
                 if executor.worker.as_mut().is_some_and(Worker::on_deadline) {
-                    const TEXT: &str = "processes of the worker cannot be killed; exiting, so that they end with the container";
-                    tracing::error!("{TEXT}");
-                    termination_log::write(TEXT);
+                    fail("processes of the worker cannot be killed; exiting, so that they end with the container");
                     return Ok(KILLED);
                 }
             }
-            event = executor.transport.next() => ready.extend(executor.transport.on(event)),
-            Some(input) = inputs.recv() => ready.push_back(input),
-            Some(ended) = ended_workers.recv() => ready.push_back(executor.on_ended(ended)),
+            event = executor.transport.next() => executor.ready.extend(executor.transport.on(event)),
+            Some((input, exit)) = finished.recv() => {
+                executor.exit = exit.map(Arc::new);
+                executor.ready.push_back(input);
+            }
             () = until(executor.timer) => {
                 executor.timer = None;
-                ready.push_back(Input::Timer);
+                executor.ready.push_back(Input::Timer);
             }
         }
-        while let Some(input) = ready.pop_front() {
+        while let Some(input) = executor.ready.pop_front() {
             for output in agent.step(input) {
-                match executor.execute(output) {
-                    Outcome::Inputs(inputs) => ready.extend(inputs),
-                    Outcome::Exit(code) => {
-                        executor.settle().await;
-                        return Ok(code);
+                if let Some(code) = executor.execute(output) {
+                    // A sidecar cannot tell the end of its Pod from a restart in place, which must not wait.
+                    if executor.config.role.supervises() {
+                        executor.transport.settle().await;
                     }
+                    return Ok(code);
                 }
             }
         }
@@ -103,91 +96,71 @@ fn publish(barrier: &watch::Sender<Barrier>, now: Barrier) {
     });
 }
 
-/// The result of an output.
-enum Outcome {
-    /// The output is carried out, and these inputs are known at once. Others arrive later through the queues.
-    Inputs(Vec<Input>),
-    /// The agent exits with this code.
-    Exit(u8),
+/// Logs why the container ends, and leaves it in the status of the Pod.
+fn fail(cause: &str) {
+    tracing::error!("{cause}");
+    termination_log::write(cause);
 }
+
+/// The input at the end of a task of the executor, and how the worker failed, if that has ended.
+type Finished = (Input, Option<WorkerExit>);
 
 /// Carries out the outputs of the state machine.
 struct Executor {
     config: Config,
     transport: Transport,
-    sender: mpsc::Sender<Input>,
-    epoch_file: EpochFile,
+    finished: mpsc::Sender<Finished>,
+    /// Inputs that are known at once. An output may have some as its immediate result.
+    ready: VecDeque<Input>,
     timer: Option<Instant>,
     worker: Option<Worker>,
-    /// Takes workers whose output is copied.
-    ended: mpsc::Sender<EndedWorker>,
     /// How the worker of the last epoch failed, until the next one starts.
     exit: Option<Arc<WorkerExit>>,
 }
 
-/// A worker of which no process is left.
-struct EndedWorker {
-    epoch: Option<i32>,
-    end: ProcessEnd,
-    was_asked: bool,
-    lines: String,
-}
-
 impl Executor {
-    /// Handles a signal. Returns the input for the state machine, if the signal is one.
-    fn on_signal(&mut self, event: SignalEvent) -> Option<Input> {
+    fn on_signal(&mut self, event: SignalEvent) {
         match (event, &mut self.worker) {
             (SignalEvent::ChildEnded, Some(worker)) => {
-                let end = worker.reap()?;
-                tracing::info!(code = end.code, "the worker has ended");
-                if let Some(worker) = self.worker.take() {
-                    self.drain(worker, end);
+                if let Some(end) = worker.reap() {
+                    self.on_worker_end(end);
                 }
             }
             (SignalEvent::ChildEnded, None) => worker::reap_orphans(),
             (SignalEvent::Forward(number), Some(worker)) => worker.signal(number),
-            (SignalEvent::Terminate, _) => return Some(Input::Terminate),
+            (SignalEvent::Terminate, _) => self.ready.push_back(Input::Terminate),
             // SIGINT at a terminal ends the agent when no worker runs.
-            (SignalEvent::Forward(number), None) if number == Signal::INT.as_raw() => return Some(Input::Terminate),
+            (SignalEvent::Forward(number), None) if number == Signal::INT.as_raw() => {
+                self.ready.push_back(Input::Terminate);
+            }
             (SignalEvent::Forward(_), None) => {}
         }
-        None
     }
 
-    /// Waits until the rest of the output of a worker is copied.
-    fn drain(&self, worker: Worker, end: ProcessEnd) {
-        let (sender, epoch, was_asked) = (self.ended.clone(), worker.epoch(), worker.was_asked());
+    /// Waits until the rest of the output of a worker of which no process is left is copied.
+    fn on_worker_end(&mut self, end: ProcessEnd) {
+        tracing::info!(code = end.code, "the worker has ended");
+        let Some(Worker { epoch, asked, output, .. }) = self.worker.take() else { return };
+        let finished = self.finished.clone();
         tokio::spawn(async move {
-            let lines = worker.into_output().drained().await;
-            let _ = sender.send(EndedWorker { epoch, end, was_asked, lines }).await;
+            let lines = output.drained().await;
+            let has_failed = end.code != 0 && !asked;
+            let exit = has_failed.then(|| WorkerExit::new(epoch.unwrap_or(0), end, &lines));
+            let _ = finished.send((Input::WorkerExited { code: end.code }, exit)).await;
         });
     }
 
-    /// Keeps how a worker failed, for the next report and for the termination message.
-    fn on_ended(&mut self, EndedWorker { epoch, end, was_asked, lines }: EndedWorker) -> Input {
-        let has_failed = end.code != 0 && !was_asked;
-        self.exit = has_failed.then(|| Arc::new(WorkerExit::new(epoch.unwrap_or(0), end, lines)));
-        Input::WorkerExited { code: end.code }
-    }
-
-    /// Writes what a supervisor has put off. A sidecar cannot tell the end of its Pod from a restart in place, which must not wait.
-    async fn settle(&self) {
-        if self.config.role.supervises() {
-            self.transport.settle().await;
-        }
-    }
-
-    /// Carries out one output.
-    fn execute(&mut self, output: Output) -> Outcome {
+    /// Carries out one output. Returns the exit code of an agent that ends.
+    fn execute(&mut self, output: Output) -> Option<u8> {
         match output {
             Output::Report { epoch } => {
                 self.timer = None;
-                return Outcome::Inputs(self.transport.report(epoch, self.exit.clone()));
+                self.ready.extend(self.transport.report(epoch, self.exit.clone()));
             }
             Output::SetTimer(wait) => self.timer = Some(Instant::now() + jittered(wait)),
             Output::Lift { epoch } => {
                 self.timer = None;
-                return self.lift(epoch);
+                self.lift(epoch);
             }
             Output::Save { epoch } => self.save(epoch),
             Output::StopWorker { epoch, deprecated } => {
@@ -204,50 +177,45 @@ impl Executor {
             }
             Output::Restart { epoch, deprecated } => {
                 let code = match &self.config.role {
-                    Role::Sidecar { restart_exit_code, .. } => restart_exit_code.get(),
+                    Role::Sidecar { restart_exit_code, .. } => *restart_exit_code,
                     Role::Supervisor { .. } => KILLED,
                 };
                 tracing::info!(epoch, deprecated, exit_code = code, "restarting the Pod in place");
-                return Outcome::Exit(code);
+                return Some(code);
             }
             Output::Exit { code } => {
                 tracing::info!(code, "exiting");
                 if let Some(exit) = self.exit.as_ref().filter(|_| code != 0) {
                     exit.write_termination_message();
                 }
-                return Outcome::Exit(code);
+                return Some(code);
             }
         }
-        Outcome::Inputs(Vec::new())
+        None
     }
 
-    fn lift(&mut self, epoch: Option<i32>) -> Outcome {
+    fn lift(&mut self, epoch: Option<i32>) {
         if let Some(epoch) = epoch {
             tracing::info!(epoch, "barrier lifted");
         } else {
             tracing::info!("barrier lifted; the JobSet does not restart in place");
         }
         match &self.config.role {
-            Role::Sidecar { .. } => {
-                if let Some(epoch) = epoch
-                    && let Err(error) = self.epoch_file.write(epoch)
+            Role::Sidecar { epoch_file, .. } => {
+                if let (Some(path), Some(_)) = (epoch_file, epoch)
+                    && let Err(error) = epoch_file::write(path, epoch)
                 {
                     tracing::warn!(%error, "cannot write the epoch to the file that EPOCH_FILE names");
                 }
-                Outcome::Inputs(Vec::new())
             }
             Role::Supervisor { command, .. } => {
                 termination_log::clear();
                 self.exit = None;
                 match Worker::start(command, epoch) {
-                    Ok(worker) => {
-                        self.worker = Some(worker);
-                        Outcome::Inputs(Vec::new())
-                    }
+                    Ok(worker) => self.worker = Some(worker),
                     Err(error) => {
-                        tracing::error!("{error}");
-                        termination_log::write(&error.to_string());
-                        Outcome::Inputs(vec![Input::WorkerNotStarted { code: error.code() }])
+                        fail(&error.to_string());
+                        self.ready.push_back(Input::WorkerNotStarted { code: error.code() });
                     }
                 }
             }
@@ -256,10 +224,10 @@ impl Executor {
 
     fn save(&self, epoch: i32) {
         let Role::Sidecar { save: Some(hook), .. } = &self.config.role else { return };
-        let (hook, sender) = (hook.clone(), self.sender.clone());
+        let (hook, finished) = (hook.clone(), self.finished.clone());
         tokio::spawn(async move {
             hook.run(epoch).await;
-            let _ = sender.send(Input::Saved).await;
+            let _ = finished.send((Input::Saved, None)).await;
         });
     }
 }

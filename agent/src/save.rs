@@ -13,6 +13,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout_at};
 
+use crate::epoch_file::replace;
+
 /// Interval between two checks whether the file still exists.
 const POLL: Duration = Duration::from_millis(50);
 /// Longest part of an answer that is read, in bytes. Only the status line counts.
@@ -93,9 +95,7 @@ async fn post(uri: &Uri, epoch: i32, limit: Duration) -> Result<(), String> {
 
 async fn create_file(path: &Path, epoch: i32, limit: Duration) -> Result<(), String> {
     let failed = |error| format!("cannot write {}: {error}", path.display());
-    let new = path.with_extension("new");
-    std::fs::write(&new, notification(epoch, limit)).map_err(failed)?;
-    std::fs::rename(&new, path).map_err(failed)?;
+    replace(path, &notification(epoch, limit)).map_err(failed)?;
     while path.exists() {
         sleep(POLL).await;
     }

@@ -44,9 +44,6 @@ pub enum SignalEvent {
 
 /// Blocks SIGTERM, so that the kernel keeps one until [`Signals::listen`]. The kernel drops a SIGTERM for which the first process
 /// of a container has no handler; a Pod deleted in that moment would then take its whole grace period to end.
-///
-/// # Errors
-/// The system call fails.
 pub fn block_terminate() -> io::Result<()> {
     Ok(terminate_set().thread_block()?)
 }
@@ -62,9 +59,6 @@ pub struct Signals(mpsc::Receiver<SignalEvent>);
 impl Signals {
     /// Installs the signal handlers and unblocks SIGTERM. A sidecar handles SIGINT as SIGTERM; a supervisor forwards all signals
     /// but a few to its worker.
-    ///
-    /// # Errors
-    /// A handler cannot be installed.
     pub fn listen(supervises: bool) -> io::Result<Self> {
         let (sender, receiver) = mpsc::channel(16);
         spawn(&sender, SignalKind::terminate(), SignalEvent::Terminate)?;

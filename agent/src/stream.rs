@@ -58,37 +58,25 @@ pub struct Present {
 /// Why a connection has ended.
 #[derive(Debug, Error)]
 pub enum StreamError {
-    /// The token cannot be read.
     #[error("cannot read the token in {path}")]
-    Token {
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        #[source]
-        source: io::Error,
-    },
-    /// The CA cannot be read. The ConfigMap does not exist before the controller has created it.
+    Token { path: PathBuf, source: io::Error },
+    /// The ConfigMap with the CA does not exist before the controller has created it.
     #[error(transparent)]
     Authorities(#[from] TlsError),
     /// The connection, the handshake or a frame has failed.
     #[error(transparent)]
     Connection(#[from] io::Error),
-    /// The connection or the handshake has taken too long.
     #[error("no connection within {} s", CONNECT_TIMEOUT.as_secs())]
     Timeout,
-    /// The relay has closed the connection.
     #[error("the relay has closed the connection")]
     Closed,
-    /// The leader has given no sign of life.
     #[error("the leading controller has given no sign of life for {} s", SILENCE.as_secs())]
     Silence,
-    /// What came is not from the leader.
     #[error("what the relay has sent is not from the leading controller")]
     Signature(#[from] SignatureError),
     /// The relay has sent a statement before the certificate of the leader.
     #[error("the relay has not said who leads")]
     NoLeader,
-    /// The system has no random numbers.
     #[error("the system has no random numbers")]
     Random,
 }
@@ -108,23 +96,17 @@ pub async fn run(
         let mut was_live = false;
         let ended = converse(&relay, &jobset, &mut present, &inputs, &progress, &mut was_live).await;
         progress.send_replace(Progress::Unconnected);
-        let error = match ended {
-            Ok(()) => return,
-            Err(error) => error,
-        };
+        let Err(error) = ended else { return };
         if inputs.send(ChannelInput::Disconnected).await.is_err() {
             return;
         }
         failures = if was_live { 0 } else { failures + 1 };
         let cause = chain(&error);
+        let relay = &relay.address;
         if was_live {
-            tracing::info!(
-                relay = relay.address,
-                cause,
-                "the stream has ended; relying on the API server until it is back"
-            );
+            tracing::info!(relay, cause, "the stream has ended; relying on the API server until it is back");
         } else {
-            tracing::debug!(relay = relay.address, cause, "no stream");
+            tracing::debug!(relay, cause, "no stream");
         }
         let longest = exponential(failures, RECONNECT_FIRST, RECONNECT_CAP);
         tokio::time::sleep(longest.mul_f64(fastrand::f64())).await;

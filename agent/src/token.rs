@@ -11,13 +11,11 @@ use thiserror::Error;
 /// Why a file holds no usable token.
 #[derive(Debug, Error)]
 pub enum TokenError {
-    /// The file cannot be read, or is not UTF-8.
     #[error(transparent)]
     Read(#[from] io::Error),
-    /// The file is empty.
     #[error("the file is empty")]
     Empty,
-    /// The content is not a valid header value, for example because it has several lines.
+    /// For example, the content has several lines.
     #[error("the content is not valid in an HTTP header")]
     Malformed,
 }
@@ -31,9 +29,11 @@ pub(crate) struct TokenFile {
 
 impl TokenFile {
     /// Reads the token for the first time.
-    pub(crate) fn open(path: &Path) -> Result<Self, TokenError> {
-        let token = read(path)?;
-        Ok(Self { path: path.to_owned(), last: Arc::new(Mutex::new(token)) })
+    pub(crate) fn open(path: PathBuf) -> Result<Self, crate::error::Error> {
+        match read(&path) {
+            Ok(token) => Ok(Self { path, last: Arc::new(Mutex::new(token)) }),
+            Err(source) => Err(crate::error::Error::Token { path, source }),
+        }
     }
 
     /// The value of the header `Authorization`. While the file holds no usable token, the last token is used: some Pods mount
@@ -71,7 +71,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         fs::write(&path, "one\n").unwrap();
-        let token = TokenFile::open(&path).unwrap();
+        let token = TokenFile::open(path.clone()).unwrap();
         assert_eq!(token.header(), "Bearer one");
         fs::write(&path, "two").unwrap();
         assert_eq!(token.header(), "Bearer two");

@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use jobset_protocol::agent::annotation_delays;
 use jobset_stream::SILENCE;
+use jobset_stream::message::Report;
 use kube::Client;
 use tokio::sync::{mpsc, watch};
-use tokio::task::AbortHandle;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::args::Relay;
+use crate::annotation::Annotation;
+use crate::args::{Names, Relay};
 use crate::channels::{CONNECTING_TIMEOUT, ChannelInput, ChannelOutput, Channels, STREAM_TIMEOUT};
 use crate::decide::Input;
-use crate::start::AgentStart;
 use crate::stream::{self, Present, Progress};
 use crate::worker_exit::WorkerExit;
 use crate::{report, watch as jobset_watch};
@@ -23,32 +24,21 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Capacity of the queues of inputs.
 const INPUT_QUEUE: usize = 16;
 
-/// The Pod of an agent and its JobSet.
-#[derive(Clone, Debug)]
-pub struct Names {
-    /// Namespace of both.
-    pub namespace: String,
-    /// Name of the Pod.
-    pub pod: String,
-    /// Name of the JobSet.
-    pub jobset: String,
-}
-
-/// The channels of one agent. They end when this is dropped.
+/// The channels of one agent. Their tasks end when this is dropped.
 pub struct Transport {
     channels: Channels,
     client: Client,
     names: Names,
     /// When the agent started.
-    start: Arc<AgentStart>,
+    start: Arc<Annotation>,
     /// How the worker of the epoch before the newest report failed.
     exit: Option<Arc<WorkerExit>>,
-    watch: Option<AbortHandle>,
+    watch: JoinSet<()>,
     watched: (mpsc::Sender<Input>, mpsc::Receiver<Input>),
     inputs: (mpsc::Sender<ChannelInput>, mpsc::Receiver<ChannelInput>),
     /// What the stream tells the relay; `None` without a stream.
     present: Option<watch::Sender<Present>>,
-    stream: Option<AbortHandle>,
+    stream: JoinSet<()>,
     progress: watch::Receiver<Progress>,
     /// Since when the agent waits for the stream.
     awaited_since: Option<Instant>,
@@ -58,7 +48,7 @@ pub struct Transport {
 
 impl Transport {
     /// Starts the channels of an agent: the watch, or the stream if there are relays.
-    pub fn start(client: Client, names: Names, start: Arc<AgentStart>, relay: Option<Relay>) -> Self {
+    pub fn start(client: Client, names: Names, start: Arc<Annotation>, relay: Option<Relay>) -> Self {
         let (channels, first) = Channels::new(relay.is_some());
         let (progress, progressed) = watch::channel(Progress::default());
         let mut transport = Self {
@@ -67,11 +57,11 @@ impl Transport {
             names,
             start,
             exit: None,
-            watch: None,
+            watch: JoinSet::new(),
             watched: mpsc::channel(INPUT_QUEUE),
             inputs: mpsc::channel(INPUT_QUEUE),
             present: None,
-            stream: None,
+            stream: JoinSet::new(),
             progress: progressed,
             awaited_since: None,
             stream_deadline: None,
@@ -79,9 +69,9 @@ impl Transport {
         };
         if let Some(relay) = relay {
             let (sender, present) = watch::channel(Present::default());
-            let inputs = transport.inputs.0.clone();
-            let task = tokio::spawn(stream::run(relay, transport.names.jobset.clone(), present, inputs, progress));
-            (transport.present, transport.stream) = (Some(sender), Some(task.abort_handle()));
+            let (jobset, inputs) = (transport.names.jobset.clone(), transport.inputs.0.clone());
+            transport.stream.spawn(stream::run(relay, jobset, present, inputs, progress));
+            transport.present = Some(sender);
         }
         transport.execute(first);
         transport
@@ -89,22 +79,22 @@ impl Transport {
 
     /// Waits for the next event on the channels. Dropping the future loses nothing.
     pub async fn next(&mut self) -> ChannelInput {
-        let input = loop {
+        loop {
             tokio::select! {
                 biased;
-                Some(input) = self.inputs.1.recv() => break input,
-                Some(input) = self.watched.1.recv() => break ChannelInput::Watched(input),
+                Some(input) = self.inputs.1.recv() => return input,
+                Some(input) = self.watched.1.recv() => return ChannelInput::Watched(input),
                 Ok(()) = self.progress.changed() => self.set_stream_deadline(),
-                () = until(self.stream_deadline) => break ChannelInput::StreamTimeout,
-                () = until(self.write_due) => break ChannelInput::WriteDue,
+                () = until(self.stream_deadline) => {
+                    (self.stream_deadline, self.awaited_since) = (None, None);
+                    return ChannelInput::StreamTimeout;
+                }
+                () = until(self.write_due) => {
+                    self.write_due = None;
+                    return ChannelInput::WriteDue;
+                }
             }
-        };
-        match input {
-            ChannelInput::StreamTimeout => (self.stream_deadline, self.awaited_since) = (None, None),
-            ChannelInput::WriteDue => self.write_due = None,
-            _ => {}
         }
-        input
     }
 
     /// Takes an event. Returns what the state machine of the agent has to know.
@@ -118,16 +108,10 @@ impl Transport {
         let Names { namespace, pod, jobset } = &self.names;
         tracing::info!(epoch, %namespace, %pod, %jobset, "reporting the epoch");
         self.exit = exit;
-        let exit = self.exit.as_deref().and_then(WorkerExit::annotation);
-        let report = jobset_stream::message::Report { epoch, exit, started: Some(self.start.text().to_owned()) };
-        if let Some(present) = &self.present {
-            // A relay that connects later gets it with the hello. ChannelOutput::Send tells the present one.
-            present.send_if_modified(|present| {
-                present.report = Some(report);
-                false
-            });
-        }
-        self.on(ChannelInput::Report { epoch })
+        let exit = self.exit.as_ref().and_then(|exit| exit.annotation.admitted()).map(str::to_owned);
+        let report = Report { epoch, exit, started: Some(self.start.value().to_owned()) };
+        self.prepare_hello(|present| present.report = Some(report.clone()));
+        self.on(ChannelInput::Report(report))
     }
 
     /// Carries out one output. Returns what the state machine of the agent has to know.
@@ -139,23 +123,28 @@ impl Transport {
                 self.set_stream_deadline();
             }
             ChannelOutput::Watch => {
-                let Names { namespace, jobset, .. } = self.names.clone();
-                let watch = jobset_watch::run(self.client.clone(), namespace, jobset, self.watched.0.clone());
-                self.watch = Some(tokio::spawn(watch).abort_handle());
-                self.tell_fallback();
+                self.watch = JoinSet::new();
+                self.watch.spawn(jobset_watch::run(self.client.clone(), self.names.clone(), self.watched.0.clone()));
+                let fell_back = self.channels.has_fallen_back();
+                self.prepare_hello(|present| present.fell_back = fell_back);
             }
             ChannelOutput::StopWatch => {
-                if let Some(watch) = self.watch.take() {
-                    watch.abort();
-                }
-                self.tell_fallback();
+                self.watch.abort_all();
+                let fell_back = self.channels.has_fallen_back();
+                self.prepare_hello(|present| present.fell_back = fell_back);
             }
-            ChannelOutput::Send { .. } => {
+            ChannelOutput::Send(report) => {
                 if let Some(present) = &self.present {
-                    present.send_modify(|_| {});
+                    present.send_modify(|present| present.report = Some(report));
                 }
             }
-            ChannelOutput::Write { epoch } => self.write(epoch),
+            ChannelOutput::Write { epoch } => {
+                let (answer, sender) = (self.write(epoch), self.inputs.0.clone());
+                tokio::spawn(async move {
+                    // The receiver is closed only when the agent ends.
+                    let _ = sender.send(ChannelInput::Written(answer.await)).await;
+                });
+            }
             ChannelOutput::WriteLater { pods } => {
                 let (least, most) = annotation_delays(pods).into_inner();
                 self.write_due = Some(Instant::now() + least + most.saturating_sub(least).mul_f64(fastrand::f64()));
@@ -175,11 +164,11 @@ impl Transport {
         });
     }
 
-    fn tell_fallback(&self) {
+    /// Sets what the hello of a later connection says. The present connection sends nothing.
+    fn prepare_hello(&self, set: impl FnOnce(&mut Present)) {
         if let Some(present) = &self.present {
-            let fell_back = self.channels.has_fallen_back();
             present.send_if_modified(|present| {
-                present.fell_back = fell_back;
+                set(present);
                 false
             });
         }
@@ -188,28 +177,17 @@ impl Transport {
     /// Writes the annotation that the stream has put off, for an agent that ends: nobody else writes it later.
     pub async fn settle(&self) {
         let Some(epoch) = self.channels.unwritten().filter(|_| self.present.is_some()) else { return };
-        let Names { namespace, pod, .. } = &self.names;
-        let report = report::report(&self.client, namespace, pod, epoch, Some(&self.start), self.exit.as_deref());
         // A write that fails has been logged, and one that takes longer does not keep the Pod.
-        let _ = timeout(SETTLE_TIMEOUT, report).await;
+        let _ = timeout(SETTLE_TIMEOUT, self.write(epoch)).await;
     }
 
-    fn write(&self, epoch: i32) {
-        let (client, sender) = (self.client.clone(), self.inputs.0.clone());
+    /// Writes the annotation once.
+    fn write(&self, epoch: i32) -> impl Future<Output = Input> + use<> {
+        let (client, names) = (self.client.clone(), self.names.clone());
         let (start, exit) = (Arc::clone(&self.start), self.exit.clone());
-        let Names { namespace, pod, .. } = self.names.clone();
-        tokio::spawn(async move {
-            let answer = report::report(&client, &namespace, &pod, epoch, Some(&start), exit.as_deref()).await;
-            // The receiver is closed only when the agent ends.
-            let _ = sender.send(ChannelInput::Written(answer)).await;
-        });
-    }
-}
-
-impl Drop for Transport {
-    fn drop(&mut self) {
-        for task in self.watch.iter().chain(&self.stream) {
-            task.abort();
+        async move {
+            let exit = exit.as_ref().map(|exit| &exit.annotation);
+            report::report(&client, &names, epoch, Some(&start), exit).await
         }
     }
 }

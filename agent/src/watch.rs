@@ -15,6 +15,7 @@ use kube::core::{Request, Status};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use crate::args::Names;
 use crate::backoff::jittered;
 use crate::decide::{Input, JobSetState};
 use crate::jobset::JobSetView;
@@ -34,31 +35,22 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(150);
 /// prevents agents that started together from requesting their next watch together.
 const WATCH_SECONDS: u32 = 1800;
 
-/// The position of the watch, from which the next request continues.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cursor {
-    /// The watch receives initial events. Holds the newest state among them.
-    Initial(Option<JobSetState>),
-    /// The watch has observed every event up to this resourceVersion.
-    After(String),
+/// The position of the watch, from which the next request continues. The first request asks for a consistent state.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cursor {
+    /// The resourceVersion up to which the watch has observed every event; `None` while it receives initial events.
+    after: Option<String>,
+    /// The newest state among the initial events.
+    listed: Option<JobSetState>,
 }
 
 impl Cursor {
-    /// The position before the first request, which asks for a consistent state.
-    pub fn new() -> Self {
-        Self::Initial(None)
-    }
-
     /// Parameters and resourceVersion of the next request for the JobSet of this name.
     pub fn request(&mut self, jobset: &str, timeout_seconds: u32) -> (WatchParams, &str) {
-        let (params, version) = match self {
-            Self::Initial(listed) => {
-                *listed = None;
-                (WatchParams::streaming_lists(), "")
-            }
-            Self::After(version) => (WatchParams::default(), version.as_str()),
-        };
-        (params.fields(&format!("metadata.name={jobset}")).timeout(timeout_seconds), version)
+        self.listed = None;
+        let params = if self.after.is_none() { WatchParams::streaming_lists() } else { WatchParams::default() };
+        let params = params.fields(&format!("metadata.name={jobset}")).timeout(timeout_seconds);
+        (params, self.after.as_deref().unwrap_or_default())
     }
 
     /// Takes one event. Returns the input for the state machine, if the event is one.
@@ -66,76 +58,56 @@ impl Cursor {
     /// # Errors
     /// The status of an error event. The watch has ended; [`Cursor::request`] gives the next request.
     pub fn apply(&mut self, event: WatchEvent<JobSetView>) -> Result<Option<Input>, Box<Status>> {
-        match event {
+        let (version, state) = match event {
             WatchEvent::Added(jobset) | WatchEvent::Modified(jobset) => {
                 let state = JobSetState::from(&jobset);
-                Ok(match self {
-                    Self::Initial(listed) => {
-                        *listed = Some(state);
-                        None
-                    }
-                    Self::After(version) => {
-                        *version = jobset.metadata.resource_version;
-                        Some(Input::JobSet(state))
-                    }
-                })
+                (jobset.metadata.resource_version, Some(state))
             }
-            WatchEvent::Deleted(jobset) => Ok(match self {
-                Self::Initial(listed) => {
-                    *listed = None;
-                    None
-                }
-                Self::After(version) => {
-                    *version = jobset.metadata.resource_version;
-                    Some(Input::Deleted)
-                }
-            }),
+            // The worker continues to run until garbage collection deletes its Pod.
+            WatchEvent::Deleted(jobset) => (jobset.metadata.resource_version, None),
             WatchEvent::Bookmark(bookmark) => {
                 let ends = bookmark.metadata.annotations.get(INITIAL_EVENTS_END).is_some_and(|value| value == "true");
-                Ok(match self {
-                    Self::Initial(_) if !ends => None,
-                    Self::Initial(listed) => {
-                        let listed = listed.take();
-                        *self = Self::After(bookmark.metadata.resource_version);
-                        listed.map(Input::JobSet)
-                    }
-                    Self::After(version) => {
-                        *version = bookmark.metadata.resource_version;
-                        None
-                    }
-                })
+                if self.after.is_none() && !ends {
+                    return Ok(None);
+                }
+                self.after = Some(bookmark.metadata.resource_version);
+                return Ok(self.listed.take().map(Input::JobSet));
             }
             WatchEvent::Error(status) => {
                 self.on_error_status(status.code);
-                Err(status)
+                return Err(status);
             }
+        };
+        if let Some(after) = &mut self.after {
+            *after = version;
+            return Ok(state.map(Input::JobSet));
         }
+        self.listed = state;
+        Ok(None)
     }
 
     /// Takes the HTTP status of a rejected request or of an error event.
     pub fn on_error_status(&mut self, code: u16) {
         if code == GONE {
-            *self = Self::Initial(None);
+            *self = Self::default();
         }
     }
 }
 
-impl Default for Cursor {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 /// Watches the JobSet and sends the inputs, until the receiver is closed.
-pub async fn run(client: Client, namespace: String, jobset: String, inputs: mpsc::Sender<Input>) {
-    let mut cursor = Cursor::new();
+pub async fn run(client: Client, names: Names, inputs: mpsc::Sender<Input>) {
+    let Names { namespace, jobset, .. } = &names;
+    let mut cursor = Cursor::default();
     let mut backoff = WatchBackoff::default();
     while !inputs.is_closed() {
-        let failure = watch(&client, &namespace, &jobset, &mut cursor, &inputs, &mut backoff).await.err();
+        let failure = watch(&client, &names, &mut cursor, &inputs, &mut backoff).await.err();
         let wait = backoff.on_end(failure.as_ref().and_then(|failure| failure.retry_after));
         match failure {
             Some(failure) if failure.code != GONE => {
-                let (cause, advice) = (failure.text, advice(failure.code));
+                let forbidden =
+                    "let the Pod's ServiceAccount get, list and watch jobsets.jobset.x-k8s.io in this namespace";
+                let advice = failure.advice(forbidden, "install the CustomResourceDefinition of JobSet");
+                let cause = failure.text;
                 tracing::warn!(%namespace, %jobset, cause, advice, "cannot watch the JobSet");
             }
             // The API server ends every watch after some time, so a single end is no reason to warn.
@@ -155,8 +127,7 @@ pub async fn run(client: Client, namespace: String, jobset: String, inputs: mpsc
 /// Makes one request. Returns when the API server ends the watch; an error is a watch that failed.
 async fn watch(
     client: &Client,
-    namespace: &str,
-    jobset: &str,
+    Names { namespace, jobset, .. }: &Names,
     cursor: &mut Cursor,
     inputs: &mpsc::Sender<Input>,
     backoff: &mut WatchBackoff,
@@ -174,10 +145,10 @@ async fn watch(
     while let Some(event) =
         timeout(IDLE_TIMEOUT, events.try_next()).await.map_err(|_| RequestFailure::timeout(IDLE_TIMEOUT))??
     {
-        let listing = matches!(cursor, Cursor::Initial(_));
+        let was_listing = cursor.after.is_none();
         let input = cursor.apply(event).map_err(|status| RequestFailure::from(&*status))?;
         backoff.on_event();
-        if input.is_none() && listing && matches!(cursor, Cursor::After(_)) {
+        if input.is_none() && was_listing && cursor.after.is_some() {
             tracing::info!(%namespace, %jobset, "the JobSet does not exist; waiting for it");
         }
         if let Some(input) = input
@@ -187,16 +158,6 @@ async fn watch(
         }
     }
     Ok(())
-}
-
-/// What a person can do about a watch that the API server rejects.
-fn advice(code: u16) -> &'static str {
-    match code {
-        401 => "check the Pod's ServiceAccount token",
-        403 => "let the Pod's ServiceAccount get, list and watch jobsets.jobset.x-k8s.io in this namespace",
-        404 => "install the CustomResourceDefinition of JobSet",
-        _ => "retrying",
-    }
 }
 
 #[cfg(test)]
@@ -240,7 +201,7 @@ mod tests {
     #[test]
     fn first_request_asks_for_a_consistent_state() {
         assert_eq!(
-            url(&mut Cursor::new()),
+            url(&mut Cursor::default()),
             "/x?&watch=true&timeoutSeconds=1800&fieldSelector=metadata.name%3Dtrain&allowWatchBookmarks=true\
              &sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion="
         );
@@ -248,7 +209,7 @@ mod tests {
 
     #[test]
     fn initial_events_end_yields_the_newest_state() {
-        let mut cursor = Cursor::new();
+        let mut cursor = Cursor::default();
         assert_eq!(cursor.apply(event("ADDED", "5", jobset(1))), Ok(None));
         assert_eq!(cursor.apply(event("BOOKMARK", "6", json!({"metadata": {}}))), Ok(None));
         assert_eq!(cursor.apply(event("MODIFIED", "7", jobset(2))), Ok(None));
@@ -258,7 +219,7 @@ mod tests {
 
     #[test]
     fn next_request_continues_from_the_last_resource_version() {
-        let mut cursor = Cursor::new();
+        let mut cursor = Cursor::default();
         cursor.apply(event("ADDED", "5", jobset(1))).unwrap();
         cursor.apply(event("BOOKMARK", "8", end())).unwrap();
         let resumed = "/x?&watch=true&timeoutSeconds=1800&fieldSelector=metadata.name%3Dtrain&allowWatchBookmarks=true\
@@ -268,23 +229,24 @@ mod tests {
         assert_eq!(url(&mut cursor), format!("{resumed}9"));
         cursor.apply(event("BOOKMARK", "12", json!({"metadata": {}}))).unwrap();
         assert_eq!(url(&mut cursor), format!("{resumed}12"));
-        assert_eq!(cursor.apply(event("DELETED", "15", jobset(2))), Ok(Some(Input::Deleted)));
+        assert_eq!(cursor.apply(event("DELETED", "15", jobset(2))), Ok(None));
         assert_eq!(url(&mut cursor), format!("{resumed}15"));
     }
 
     #[test]
     fn resource_version_gone_restarts_from_initial_events() {
-        let mut cursor = Cursor::After("3".into());
+        let after = Cursor { after: Some("3".into()), listed: None };
+        let mut cursor = after.clone();
         assert_eq!(cursor.apply(gone()).unwrap_err().code, 410);
-        assert_eq!(cursor, Cursor::new());
-        let mut cursor = Cursor::After("3".into());
+        assert_eq!(cursor, Cursor::default());
+        let mut cursor = after.clone();
         cursor.on_error_status(503);
-        assert_eq!(cursor, Cursor::After("3".into()));
+        assert_eq!(cursor, after);
     }
 
     #[test]
     fn initial_events_interrupted_are_dropped() {
-        let mut cursor = Cursor::new();
+        let mut cursor = Cursor::default();
         cursor.apply(event("ADDED", "5", jobset(1))).unwrap();
         url(&mut cursor);
         assert_eq!(cursor.apply(event("BOOKMARK", "8", end())), Ok(None));
@@ -292,7 +254,7 @@ mod tests {
 
     #[test]
     fn jobset_created_later_is_observed() {
-        let mut cursor = Cursor::new();
+        let mut cursor = Cursor::default();
         assert_eq!(cursor.apply(event("BOOKMARK", "8", end())), Ok(None));
         assert_eq!(cursor.apply(event("ADDED", "9", jobset(0))), Ok(Some(state(0))));
     }

@@ -38,18 +38,10 @@ const MEMORY_EVENTS: [&str; 2] = ["/sys/fs/cgroup/memory.events", "/sys/fs/cgrou
 /// Why a worker cannot be started.
 #[derive(Debug, Error)]
 pub enum StartError {
-    /// The command is empty.
     #[error("cannot start the worker: it has no command")]
     NoProgram,
-    /// The system cannot run its program.
     #[error("cannot start the worker {}: {source}", program.display())]
-    Program {
-        /// The first word of the command.
-        program: OsString,
-        /// The error of the system.
-        source: io::Error,
-    },
-    /// Its output cannot be copied.
+    Program { program: OsString, source: io::Error },
     #[error("cannot copy the output of the worker: {0}")]
     Output(#[source] io::Error),
 }
@@ -71,25 +63,22 @@ pub struct Worker {
     /// The main process. Its id is also the id of its process group.
     main: Pid,
     /// Epoch of the worker; `None` if the JobSet does not restart in place.
-    epoch: Option<i32>,
+    pub epoch: Option<i32>,
     /// How the main process ended, if it has.
     end: Option<ProcessEnd>,
     /// How many processes of the container the kernel had killed for want of memory when the worker started.
     memory_kills: u64,
     /// Whether the worker was asked to end.
-    asked: bool,
-    output: WorkerOutput,
-    /// When to send SIGKILL to all processes that are left.
-    kill_at: Option<Instant>,
+    pub asked: bool,
+    pub output: WorkerOutput,
+    /// When to call [`Worker::on_deadline`]; `None` if no process is to be killed.
+    pub kill_at: Option<Instant>,
     /// When to give up on processes that survive SIGKILL.
     give_up_at: Option<Instant>,
 }
 
 /// Makes this process a child subreaper, so that it adopts the orphans among its descendants, as the first process of a
 /// container does.
-///
-/// # Errors
-/// A system call fails.
 pub fn adopt_orphans() -> io::Result<()> {
     set_child_subreaper(Some(getpid()))?;
     // This process is in the background once a worker has the terminal. Handing the terminal to the next worker would raise
@@ -137,21 +126,6 @@ impl Worker {
         Ok(Self { main, epoch, end: None, memory_kills, asked: false, output, kill_at: None, give_up_at: None })
     }
 
-    /// Epoch of the worker; `None` if the JobSet does not restart in place.
-    pub fn epoch(&self) -> Option<i32> {
-        self.epoch
-    }
-
-    /// Whether the worker was asked to end.
-    pub fn was_asked(&self) -> bool {
-        self.asked
-    }
-
-    /// The output of the worker, once no process of it is left.
-    pub fn into_output(self) -> WorkerOutput {
-        self.output
-    }
-
     /// Sends SIGTERM to the main process alone, as the kubelet does to the first process of a container.
     pub fn terminate(&mut self) {
         self.asked = true;
@@ -179,12 +153,7 @@ impl Worker {
         }
     }
 
-    /// When to call [`Worker::on_deadline`]; `None` if no process is to be killed.
-    pub fn deadline(&self) -> Option<Instant> {
-        self.kill_at
-    }
-
-    /// Kills all processes that are left at [`Worker::deadline`]. Returns whether to give up on them, because they survive SIGKILL.
+    /// Sends SIGKILL to all processes that are left. Returns whether to give up on them, because they survive SIGKILL.
     pub fn on_deadline(&mut self) -> bool {
         let now = Instant::now();
         if self.give_up_at.is_none() {

@@ -59,7 +59,7 @@ async fn agent_in_a_pod_ignores_kubeconfig() -> Result<()> {
 /// The API server has a certificate of a new CA, and the kubelet updates the file of the Pod later. The client reads it once a
 /// minute.
 #[tokio::test]
-async fn agent_trusts_a_new_ca_of_the_cluster_once_its_file_has_it() -> Result<()> {
+async fn agent_trusts_new_cluster_ca_from_its_file() -> Result<()> {
     let (old, new) = (Pki::new(), Pki::new());
     let issued = new.issue("127.0.0.1", ExtendedKeyUsagePurpose::ServerAuth);
     let tls = Identity::read(issued.folder.path())?.server()?;

@@ -7,51 +7,20 @@ use jobset_agent::decide::{Agent, Input, JobSetState, Mode, Output};
 use proptest::prelude::*;
 use rstest::rstest;
 
-const UID: &str = "8d1c";
-const EXIT: Output = Output::Exit { code: 0 };
+use super::rules::{
+    BYPASS_LIFT, UID, bypassed, exit, jobset, lift, outputs_of, report, reported, state, timer, timer_ms,
+};
 
 fn sidecar(uid: Option<String>) -> Agent {
     Agent::new(uid, Mode::Sidecar { saves: false })
 }
 
-fn jobset(synced: i32, deprecated: i32) -> Input {
-    Input::JobSet(JobSetState { uid: UID.into(), synced, deprecated, failed: false, bypass: false })
-}
-
-fn bypassed(synced: i32, deprecated: i32) -> Input {
-    Input::JobSet(JobSetState { uid: UID.into(), synced, deprecated, failed: false, bypass: true })
-}
-
 fn foreign(synced: i32, deprecated: i32, bypass: bool) -> Input {
-    Input::JobSet(JobSetState { uid: "other".into(), synced, deprecated, failed: false, bypass })
-}
-
-fn reported(epoch: i32) -> Input {
-    Input::Reported { epoch }
+    Input::JobSet(JobSetState { uid: "other".into(), bypass, ..state(synced, deprecated) })
 }
 
 fn failed(epoch: i32, retry_after_seconds: Option<u64>) -> Input {
     Input::ReportFailed { epoch, retry_after: retry_after_seconds.map(Duration::from_secs) }
-}
-
-fn report(epoch: i32) -> Output {
-    Output::Report { epoch }
-}
-
-fn timer(seconds: u64) -> Output {
-    Output::SetTimer(Duration::from_secs(seconds))
-}
-
-fn timer_ms(millis: u64) -> Output {
-    Output::SetTimer(Duration::from_millis(millis))
-}
-
-fn lift(epoch: i32) -> Output {
-    Output::Lift { epoch: Some(epoch) }
-}
-
-fn bypass_lift() -> Output {
-    Output::Lift { epoch: None }
 }
 
 fn restart(epoch: i32, deprecated: i32) -> Output {
@@ -60,8 +29,7 @@ fn restart(epoch: i32, deprecated: i32) -> Output {
 
 /// All outputs of a new agent of the JobSet [`UID`] for these inputs, in their order.
 fn outputs_after(inputs: Vec<Input>) -> Vec<Output> {
-    let mut agent = sidecar(Some(UID.into()));
-    inputs.into_iter().flat_map(|input| agent.step(input)).collect()
+    outputs_of(sidecar(Some(UID.into())), inputs)
 }
 
 #[rstest]
@@ -81,10 +49,8 @@ fn outputs_after(inputs: Vec<Input>) -> Vec<Output> {
 #[case::restart_is_the_last_output(
     vec![jobset(0, 0), jobset(1, 1), jobset(2, 1), Input::Timer, Input::Terminate], vec![report(1), restart(1, 1)])]
 #[case::stale_state_is_ignored(vec![jobset(4, 4), jobset(3, 2), jobset(5, 4)], vec![report(5), lift(5)])]
-#[case::jobset_deletion_is_ignored(
-    vec![Input::Deleted, jobset(0, 0), Input::Deleted, jobset(1, 0), Input::Deleted], vec![report(1), lift(1)])]
-#[case::sigterm_exits(vec![Input::Terminate, jobset(0, 0)], vec![EXIT])]
-#[case::sigterm_during_a_report_exits(vec![jobset(0, 0), Input::Terminate, reported(1)], vec![report(1), EXIT])]
+#[case::sigterm_exits(vec![Input::Terminate, jobset(0, 0)], vec![exit(0)])]
+#[case::sigterm_during_a_report_exits(vec![jobset(0, 0), Input::Terminate, reported(1)], vec![report(1), exit(0)])]
 #[case::largest_epoch_has_no_next_one(vec![jobset(i32::MAX, 0)], vec![])]
 #[case::negative_epochs_count_as_zero(vec![jobset(-5, -7)], vec![report(1)])]
 fn jobset_state_yields_outputs(#[case] inputs: Vec<Input>, #[case] outputs: Vec<Output>) {
@@ -92,16 +58,16 @@ fn jobset_state_yields_outputs(#[case] inputs: Vec<Input>, #[case] outputs: Vec<
 }
 
 #[rstest]
-#[case::start_lifts_without_a_report(vec![bypassed(4, 4)], vec![bypass_lift()])]
-#[case::deprecated_epoch_does_not_restart(vec![bypassed(4, 3), bypassed(4, 4), bypassed(9, 9)], vec![bypass_lift()])]
+#[case::start_lifts_without_a_report(vec![bypassed(4, 4)], vec![BYPASS_LIFT])]
+#[case::deprecated_epoch_does_not_restart(vec![bypassed(4, 3), bypassed(4, 4), bypassed(9, 9)], vec![BYPASS_LIFT])]
 #[case::disabled_at_the_barrier_lifts(vec![jobset(0, 0), bypassed(0, 0), Input::Timer], vec![report(1), lift(1)])]
 #[case::disabled_while_running_does_not_restart(
     vec![jobset(0, 0), jobset(1, 0), bypassed(1, 1)], vec![report(1), lift(1)])]
 #[case::enabled_again_restarts(
     vec![jobset(0, 0), jobset(1, 0), bypassed(1, 1), jobset(1, 1)], vec![report(1), lift(1), restart(1, 1)])]
 #[case::enabled_later_joins_the_synced_epoch(
-    vec![bypassed(4, 3), jobset(4, 3), jobset(4, 4)], vec![bypass_lift(), restart(4, 4)])]
-#[case::enabled_later_joins_epoch_zero(vec![bypassed(0, 0), jobset(0, 0)], vec![bypass_lift(), restart(0, 0)])]
+    vec![bypassed(4, 3), jobset(4, 3), jobset(4, 4)], vec![BYPASS_LIFT, restart(4, 4)])]
+#[case::enabled_later_joins_epoch_zero(vec![bypassed(0, 0), jobset(0, 0)], vec![BYPASS_LIFT, restart(0, 0)])]
 fn jobset_without_in_place_restart_is_bypassed(#[case] inputs: Vec<Input>, #[case] outputs: Vec<Output>) {
     assert_eq!(outputs_after(inputs), outputs);
 }
@@ -136,7 +102,6 @@ fn jobset_of_the_same_name_with_other_uid_is_ignored(#[case] inputs: Vec<Input>,
 fn agent_without_uid_takes_the_first_observed_jobset() {
     let mut agent = sidecar(None);
     assert_eq!(agent.step(jobset(2, 1)), [report(3)]);
-    assert_eq!(agent.step(Input::Deleted), []);
     assert_eq!(agent.step(foreign(3, 3, false)), []);
     assert_eq!(agent.step(jobset(3, 2)), [lift(3)]);
 }
@@ -157,11 +122,6 @@ fn barrier_of_sidecar_follows_the_jobset() {
     assert_eq!(agent.barrier(), Barrier::Lifted { epoch: None });
 }
 
-fn outputs_with_save_hook(inputs: Vec<Input>) -> Vec<Output> {
-    let mut agent = Agent::new(Some(UID.into()), Mode::Sidecar { saves: true });
-    inputs.into_iter().flat_map(|input| agent.step(input)).collect()
-}
-
 fn save(epoch: i32) -> Output {
     Output::Save { epoch }
 }
@@ -175,10 +135,11 @@ fn save(epoch: i32) -> Output {
 #[case::worker_never_started_does_not_save(vec![jobset(0, 0), jobset(1, 1)], vec![report(1), restart(1, 1)])]
 #[case::sigterm_while_saving_exits(
     vec![jobset(0, 0), jobset(1, 0), jobset(1, 1), Input::Terminate, Input::Saved],
-    vec![report(1), lift(1), save(1), EXIT])]
+    vec![report(1), lift(1), save(1), exit(0)])]
 #[case::unexpected_answer_is_ignored(vec![jobset(0, 0), Input::Saved, jobset(1, 0), Input::Saved], vec![report(1), lift(1)])]
 fn save_hook_runs_before_the_restart(#[case] inputs: Vec<Input>, #[case] outputs: Vec<Output>) {
-    assert_eq!(outputs_with_save_hook(inputs), outputs);
+    let agent = Agent::new(Some(UID.into()), Mode::Sidecar { saves: true });
+    assert_eq!(outputs_of(agent, inputs), outputs);
 }
 
 fn any_input() -> impl Strategy<Value = Input> {
@@ -188,7 +149,6 @@ fn any_input() -> impl Strategy<Value = Input> {
         2 => (1..7_i32).prop_map(reported),
         2 => (1..7_i32, proptest::option::of(0..9_u64)).prop_map(|(epoch, seconds)| failed(epoch, seconds)),
         2 => Just(Input::Timer),
-        1 => Just(Input::Deleted),
         1 => Just(Input::Terminate),
     ]
 }

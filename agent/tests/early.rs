@@ -3,16 +3,17 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::process::Stdio;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use jobset_harness::wait;
 use rstest::rstest;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Signal, kill_process};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-const LIMIT: Duration = Duration::from_mins(1);
+use super::fake::LIMIT;
+use super::server::fixture::child_of;
+
 /// The folder of the file with the namespace. The test puts a pipe there, at which the agent waits.
 const ACCOUNT: &str = "/run/secrets/kubernetes.io/serviceaccount";
 const KUBECONFIG: &str = "{apiVersion: v1, kind: Config, current-context: none,
@@ -41,12 +42,8 @@ async fn sigterm_during_start_ends_the_agent(#[case] arguments: &[&str], #[case]
         .kill_on_drop(true)
         .spawn()
         .context("cannot run unshare (Debian: util-linux), as root")?;
-    let unshare = container.id().context("it has ended")?;
-    let children = format!("/proc/{unshare}/task/{unshare}/children");
     let agent = wait::until(LIMIT, "the agent to wait for its namespace", || async {
-        let Some(pid) = std::fs::read_to_string(&children)?.trim().parse().ok().and_then(Pid::from_raw) else {
-            return Ok(None);
-        };
+        let Some(pid) = child_of(&container)? else { return Ok(None) };
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()))?;
         Ok(stat.contains("(jobset-agent) S ").then_some(pid))
     })

@@ -5,6 +5,7 @@ mod decide;
 mod early;
 mod fake;
 mod program;
+mod rules;
 mod server;
 mod signals;
 mod supervise_rules;

@@ -9,7 +9,7 @@ use super::fake::{END, FakeApiServer, FakeResponse, STATE};
 
 /// The agent blocks SIGTTOU and ignores SIGPIPE for itself.
 #[tokio::test]
-async fn worker_blocks_and_ignores_the_signals_that_it_does_without_the_agent() -> Result<()> {
+async fn worker_has_signal_masks_as_without_agent() -> Result<()> {
     let bypassed = STATE.replace("InPlaceRestart", "Recreate");
     let fake = FakeApiServer::start(move |_| FakeResponse::lines(&[&bypassed, END], true)).await?;
     // A shell that started these tests in the background, or nohup, has these ignored. The agent handles them, so its worker has not.

@@ -7,68 +7,46 @@ use jobset_agent::decide::{Agent, Input, JobSetState, Mode, Output};
 use proptest::prelude::*;
 use rstest::rstest;
 
+use super::rules::{
+    BYPASS_LIFT, UID, bypassed, exit, jobset, lift, outputs_of, report, reported, state, timer, timer_ms,
+};
+
 const FATAL: u8 = 3;
 
 fn agent() -> Agent {
-    Agent::new(Some("u".into()), Mode::Supervisor { fatal: BTreeSet::from([FATAL]) })
-}
-
-fn jobset(synced: i32, deprecated: i32) -> Input {
-    Input::JobSet(JobSetState { uid: "u".into(), synced, deprecated, failed: false, bypass: false })
-}
-
-fn bypassed(synced: i32, deprecated: i32) -> Input {
-    Input::JobSet(JobSetState { uid: "u".into(), synced, deprecated, failed: false, bypass: true })
+    Agent::new(Some(UID.into()), Mode::Supervisor { fatal: BTreeSet::from([FATAL]) })
 }
 
 fn failed_jobset(synced: i32, deprecated: i32) -> Input {
-    Input::JobSet(JobSetState { uid: "u".into(), synced, deprecated, failed: true, bypass: false })
+    Input::JobSet(JobSetState { failed: true, ..state(synced, deprecated) })
 }
 
 fn exited(code: u8) -> Input {
     Input::WorkerExited { code }
 }
 
-fn report(epoch: i32) -> Output {
-    Output::Report { epoch }
-}
-
-fn start(epoch: i32) -> Output {
-    Output::Lift { epoch: Some(epoch) }
-}
-
 fn stop(epoch: i32, deprecated: i32) -> Output {
     Output::StopWorker { epoch, deprecated }
 }
 
-fn exit(code: u8) -> Output {
-    Output::Exit { code }
-}
-
-const START_BYPASSED: Output = Output::Lift { epoch: None };
 const TERMINATE_WORKER: Output = Output::TerminateWorker;
-
-fn outputs_after(inputs: Vec<Input>) -> Vec<Output> {
-    let mut agent = agent();
-    inputs.into_iter().flat_map(|input| agent.step(input)).collect()
-}
 
 /// All outputs for these inputs, of a supervisor whose worker runs in epoch 1.
 fn outputs_while_running(inputs: Vec<Input>) -> Vec<Output> {
     let mut agent = agent();
-    let started = [jobset(0, 0), Input::Reported { epoch: 1 }, jobset(1, 0)];
+    let started = [jobset(0, 0), reported(1), jobset(1, 0)];
     let started: Vec<Output> = started.into_iter().flat_map(|input| agent.step(input)).collect();
-    assert_eq!((started[0], started[2]), (report(1), start(1)));
-    inputs.into_iter().flat_map(|input| agent.step(input)).collect()
+    assert_eq!((started[0], started[2]), (report(1), lift(1)));
+    outputs_of(agent, inputs)
 }
 
 #[rstest]
 #[case::success_exits(vec![exited(0)], vec![exit(0)])]
 #[case::fatal_code_exits(vec![exited(FATAL)], vec![exit(FATAL)])]
-#[case::failure_reports_the_next_epoch(vec![exited(1), jobset(1, 1), jobset(2, 1)], vec![report(2), start(2)])]
+#[case::failure_reports_the_next_epoch(vec![exited(1), jobset(1, 1), jobset(2, 1)], vec![report(2), lift(2)])]
 #[case::signal_is_a_failure(vec![exited(137)], vec![report(2)])]
 #[case::epoch_deprecated_stops_and_reports(
-    vec![jobset(1, 1), exited(143), jobset(2, 1)], vec![stop(1, 1), report(2), start(2)])]
+    vec![jobset(1, 1), exited(143), jobset(2, 1)], vec![stop(1, 1), report(2), lift(2)])]
 #[case::epoch_deprecated_stops_once(vec![jobset(1, 1), jobset(1, 1), exited(143)], vec![stop(1, 1), report(2)])]
 #[case::success_while_stopping_does_not_count(
     vec![jobset(1, 1), exited(0)], vec![stop(1, 1), report(2)])]
@@ -76,13 +54,12 @@ fn outputs_while_running(inputs: Vec<Input>) -> Vec<Output> {
 #[case::epochs_deprecated_while_stopping_are_skipped(
     vec![jobset(1, 1), jobset(2, 2), exited(143)], vec![stop(1, 1), report(3)])]
 #[case::two_failures_report_two_epochs(
-    vec![exited(1), Input::Reported { epoch: 2 }, jobset(2, 1), exited(1)],
-    vec![report(2), Output::SetTimer(std::time::Duration::from_secs(30)), start(2), report(3)])]
+    vec![exited(1), reported(2), jobset(2, 1), exited(1)],
+    vec![report(2), timer(30), lift(2), report(3)])]
 #[case::epoch_deprecated_at_the_barrier_reports_the_next_one(vec![exited(1), Input::ReportFailed { epoch: 2, retry_after: None }, jobset(2, 2)],
-    vec![report(2), Output::SetTimer(std::time::Duration::from_millis(200)), report(3)])]
+    vec![report(2), timer_ms(200), report(3)])]
 #[case::report_of_an_older_epoch_is_answered_first(
-    vec![exited(1), jobset(2, 2), Input::Reported { epoch: 2 }], vec![report(2), report(3)])]
-#[case::jobset_deletion_is_ignored(vec![Input::Deleted], vec![])]
+    vec![exited(1), jobset(2, 2), reported(2)], vec![report(2), report(3)])]
 #[case::sigterm_terminates_the_worker(vec![Input::Terminate, exited(0)], vec![TERMINATE_WORKER, exit(143)])]
 #[case::sigterm_while_stopping_terminates_the_worker(
     vec![jobset(1, 1), Input::Terminate, exited(143)], vec![stop(1, 1), TERMINATE_WORKER, exit(143)])]
@@ -102,7 +79,7 @@ fn worker_running_yields_outputs(#[case] inputs: Vec<Input>, #[case] outputs: Ve
 #[case::worker_succeeds(vec![failed_jobset(1, 0), exited(0)], vec![exit(0)])]
 #[case::worker_fails_for_good(vec![failed_jobset(1, 0), exited(FATAL)], vec![exit(FATAL)])]
 #[case::worker_was_stopped(vec![jobset(1, 1), exited(143), failed_jobset(1, 1)], vec![stop(1, 1), report(2)])]
-#[case::worker_runs_again(vec![exited(7), jobset(2, 1), failed_jobset(2, 1)], vec![report(2), start(2)])]
+#[case::worker_runs_again(vec![exited(7), jobset(2, 1), failed_jobset(2, 1)], vec![report(2), lift(2)])]
 #[case::stale_state_afterwards(
     vec![failed_jobset(1, 0), jobset(1, 0), exited(7), jobset(1, 0)], vec![exit(82)])]
 fn jobset_failed_ends_container_of_failed_worker(#[case] inputs: Vec<Input>, #[case] outputs: Vec<Output>) {
@@ -110,31 +87,31 @@ fn jobset_failed_ends_container_of_failed_worker(#[case] inputs: Vec<Input>, #[c
 }
 
 #[rstest]
-#[case::start_failure_exits(vec![jobset(0, 0), jobset(1, 0), Input::WorkerNotStarted { code: 127 }], vec![report(1), start(1), exit(127)])]
+#[case::start_failure_exits(vec![jobset(0, 0), jobset(1, 0), Input::WorkerNotStarted { code: 127 }], vec![report(1), lift(1), exit(127)])]
 #[case::sigterm_before_the_first_epoch_exits(vec![jobset(0, 0), Input::Terminate], vec![report(1), exit(143)])]
 #[case::sigterm_before_the_first_state_exits(vec![Input::Terminate], vec![exit(143)])]
-#[case::late_start_joins_the_next_epoch(vec![jobset(4, 3), jobset(4, 4), jobset(5, 4)], vec![report(5), start(5)])]
+#[case::late_start_joins_the_next_epoch(vec![jobset(4, 3), jobset(4, 4), jobset(5, 4)], vec![report(5), lift(5)])]
 #[case::each_epoch_deprecated_gets_a_new_report(
-    vec![jobset(0, 0), Input::Reported { epoch: 1 }, jobset(1, 1), Input::Reported { epoch: 2 }, jobset(2, 1)],
-    vec![report(1), Output::SetTimer(std::time::Duration::from_secs(30)), report(2),
-        Output::SetTimer(std::time::Duration::from_secs(30)), start(2)])]
+    vec![jobset(0, 0), reported(1), jobset(1, 1), reported(2), jobset(2, 1)],
+    vec![report(1), timer(30), report(2),
+        timer(30), lift(2)])]
 fn worker_waiting_yields_outputs(#[case] inputs: Vec<Input>, #[case] outputs: Vec<Output>) {
-    assert_eq!(outputs_after(inputs), outputs);
+    assert_eq!(outputs_of(agent(), inputs), outputs);
 }
 
 #[rstest]
-#[case::worker_starts_at_once(vec![bypassed(4, 4)], vec![START_BYPASSED])]
-#[case::worker_exit_exits(vec![bypassed(4, 4), exited(1)], vec![START_BYPASSED, exit(1)])]
-#[case::sigterm_terminates_the_worker(vec![bypassed(4, 4), Input::Terminate, exited(0)], vec![START_BYPASSED, TERMINATE_WORKER, exit(143)])]
-#[case::epoch_deprecated_does_not_stop(vec![bypassed(4, 3), bypassed(5, 5)], vec![START_BYPASSED])]
+#[case::worker_starts_at_once(vec![bypassed(4, 4)], vec![BYPASS_LIFT])]
+#[case::worker_exit_exits(vec![bypassed(4, 4), exited(1)], vec![BYPASS_LIFT, exit(1)])]
+#[case::sigterm_terminates_the_worker(vec![bypassed(4, 4), Input::Terminate, exited(0)], vec![BYPASS_LIFT, TERMINATE_WORKER, exit(143)])]
+#[case::epoch_deprecated_does_not_stop(vec![bypassed(4, 3), bypassed(5, 5)], vec![BYPASS_LIFT])]
 #[case::enabled_later_stops_at_the_deprecated_epoch(
-    vec![bypassed(4, 3), jobset(4, 3), jobset(4, 4), exited(143)], vec![START_BYPASSED, stop(4, 4), report(5)])]
-#[case::enabled_later_restarts_a_failure(vec![bypassed(4, 3), jobset(4, 3), exited(1)], vec![START_BYPASSED, report(5)])]
+    vec![bypassed(4, 3), jobset(4, 3), jobset(4, 4), exited(143)], vec![BYPASS_LIFT, stop(4, 4), report(5)])]
+#[case::enabled_later_restarts_a_failure(vec![bypassed(4, 3), jobset(4, 3), exited(1)], vec![BYPASS_LIFT, report(5)])]
 #[case::disabled_while_stopping_starts_again_at_once(
     vec![jobset(0, 0), jobset(1, 0), jobset(1, 1), bypassed(1, 1), exited(143)],
-    vec![report(1), start(1), stop(1, 1), START_BYPASSED])]
+    vec![report(1), lift(1), stop(1, 1), BYPASS_LIFT])]
 fn jobset_without_in_place_restart_is_bypassed(#[case] inputs: Vec<Input>, #[case] outputs: Vec<Output>) {
-    assert_eq!(outputs_after(inputs), outputs);
+    assert_eq!(outputs_of(agent(), inputs), outputs);
 }
 
 #[test]
@@ -157,7 +134,7 @@ fn any_input() -> impl Strategy<Value = Input> {
     prop_oneof![
         8 => (0..6_i32, 0..3_i32).prop_map(|(synced, lag)| jobset(synced, (synced - lag).max(0))),
         1 => (0..6_i32, 0..3_i32).prop_map(|(synced, lag)| bypassed(synced, (synced - lag).max(0))),
-        2 => Just(Input::Reported { epoch: 0 }),
+        2 => Just(reported(0)),
         2 => Just(Input::ReportFailed { epoch: 0, retry_after: None }),
         2 => Just(Input::Timer),
         4 => prop_oneof![Just(0), Just(1), Just(FATAL), Just(143)].prop_map(exited),

@@ -116,7 +116,7 @@ async fn supervised(worker: &[&str]) -> Result<(Option<i32>, String)> {
 }
 
 #[tokio::test]
-async fn message_of_a_worker_that_failed_before_is_not_that_of_the_last() -> Result<()> {
+async fn message_of_earlier_failed_worker_is_dropped() -> Result<()> {
     let reports = AtomicUsize::new(0);
     let fake = FakeApiServer::start(move |head| {
         if head.starts_with("PATCH") {

@@ -20,7 +20,6 @@ pub enum RestartBudget {
 /// What restarts and uses a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope<'a> {
-    /// The whole JobSet.
     JobSet,
     /// The Jobs of this replicatedJob.
     ReplicatedJob(&'a str),
@@ -44,7 +43,6 @@ impl Scope<'_> {
 }
 
 impl RestartBudget {
-    /// All budgets.
     pub const ALL: [Self; 2] = [Self::Shared, Self::Separate];
 
     /// The name, as in the annotation.
@@ -62,7 +60,7 @@ impl RestartBudget {
 
     /// The budget that the annotation of the JobSet names. `None` if the annotation is absent or its value is unknown.
     pub fn annotated(jobset: &JobSet) -> Option<Self> {
-        Self::named(jobset.metadata.annotations.as_ref()?.get(labels::RESTART_BUDGET)?)
+        Self::named(jobset.annotation(labels::RESTART_BUDGET)?)
     }
 
     /// The budget of the JobSet. Without the annotation, it is the budget by which restarts were counted until now.

@@ -50,6 +50,11 @@ impl JobSetSpec {
         self.network.as_ref().and_then(|network| network.publish_not_ready_addresses).unwrap_or(true)
     }
 
+    /// The subdomain that `network` sets.
+    pub(crate) fn given_subdomain(&self) -> Option<&str> {
+        self.network.as_ref()?.subdomain.as_deref().filter(|subdomain| !subdomain.is_empty())
+    }
+
     /// Sum of `replicas` over all replicatedJobs.
     pub fn global_replicas(&self) -> i64 {
         self.replicated_jobs.iter().map(|group| i64::from(group.replicas())).sum()
@@ -67,6 +72,11 @@ impl JobSetSpec {
 }
 
 impl JobSet {
+    /// The value of an annotation.
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+    }
+
     /// Maximum number of counted restarts: `maxRestarts` and the [`labels::ADDITIONAL_RESTARTS`].
     pub fn allowed_restarts(&self) -> i32 {
         self.spec.max_restarts().saturating_add(self.additional_restarts())
@@ -75,8 +85,7 @@ impl JobSet {
     /// Number of restarts beyond `maxRestarts` ([`labels::ADDITIONAL_RESTARTS`]). 0 if the annotation is absent or is not
     /// such a number.
     pub fn additional_restarts(&self) -> i32 {
-        let annotated = self.metadata.annotations.as_ref().and_then(|it| it.get(labels::ADDITIONAL_RESTARTS));
-        annotated.and_then(|number| number.parse().ok()).unwrap_or(0).max(0)
+        self.annotation(labels::ADDITIONAL_RESTARTS).and_then(|number| number.parse().ok()).unwrap_or(0).max(0)
     }
 
     /// How old the youngest address of its Pods must be when an epoch begins ([`labels::SETTLE_NAMES`]). `None` if the annotation is
@@ -92,8 +101,7 @@ impl JobSet {
     }
 
     fn annotated_duration(&self, key: &str) -> Option<Duration> {
-        let annotated = self.metadata.annotations.as_ref()?.get(key)?;
-        annotated.parse::<SignedDuration>().ok()?.try_into().ok()
+        self.annotation(key)?.parse::<SignedDuration>().ok()?.try_into().ok()
     }
 
     /// The limit of restarts in words: `maxRestarts 2`, or `maxRestarts 2 and 1 additional restarts`.
@@ -106,13 +114,7 @@ impl JobSet {
 
     /// Name of the headless Service, and `subdomain` of every Pod.
     pub fn subdomain(&self) -> &str {
-        self.spec
-            .network
-            .as_ref()
-            .and_then(|network| network.subdomain.as_deref())
-            .filter(|subdomain| !subdomain.is_empty())
-            .or(self.metadata.name.as_deref())
-            .unwrap_or_default()
+        self.spec.given_subdomain().or(self.metadata.name.as_deref()).unwrap_or_default()
     }
 
     /// Whether this project's controller is responsible for the JobSet.

@@ -38,29 +38,30 @@ pub struct Gates {
     pub agent_stream: bool,
 }
 
-/// Names of all gates, in the order of the fields of [`Gates`].
-const NAMES: [&str; 8] = [
-    "InPlaceRestart",
-    "RestartJob",
-    "ElasticJobSet",
-    "TLSOptions",
-    "ExecutionAttemptsTracking",
-    "JobSetActiveDeadlineSeconds",
-    "MutablePodResourcesForSuspendedJobSets",
-    "AgentStream",
+/// Which gates of the Go JobSet `AllAlpha` or `AllBeta` switches. `AgentStream` is not in the Go JobSet and not among them: it needs
+/// relays, which a configuration of the Go JobSet does not bring.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Alpha,
+    Beta,
+    Own,
+}
+
+/// Name, stage and field of a gate.
+type Gate = (&'static str, Stage, fn(&mut Gates) -> &mut bool);
+
+const GATES: [Gate; 8] = [
+    ("InPlaceRestart", Stage::Alpha, |gates| &mut gates.in_place_restart),
+    ("RestartJob", Stage::Alpha, |gates| &mut gates.restart_job),
+    ("ElasticJobSet", Stage::Alpha, |gates| &mut gates.elastic_job_set),
+    ("TLSOptions", Stage::Beta, |gates| &mut gates.tls_options),
+    ("ExecutionAttemptsTracking", Stage::Alpha, |gates| &mut gates.execution_attempts_tracking),
+    ("JobSetActiveDeadlineSeconds", Stage::Alpha, |gates| &mut gates.job_set_active_deadline_seconds),
+    ("MutablePodResourcesForSuspendedJobSets", Stage::Alpha, |gates| {
+        &mut gates.mutable_pod_resources_for_suspended_job_sets
+    }),
+    ("AgentStream", Stage::Own, |gates| &mut gates.agent_stream),
 ];
-/// The gates that are alpha in the Go JobSet: its `AllAlpha` switches them. `AgentStream` is not in the Go JobSet and not
-/// among them: it needs relays, which a configuration of the Go JobSet does not bring.
-const ALPHA: &[&str] = &[
-    "InPlaceRestart",
-    "RestartJob",
-    "ElasticJobSet",
-    "ExecutionAttemptsTracking",
-    "JobSetActiveDeadlineSeconds",
-    "MutablePodResourcesForSuspendedJobSets",
-];
-/// The gates that are beta in the Go JobSet: its `AllBeta` switches them.
-const BETA: &[&str] = &["TLSOptions"];
 
 impl Default for Gates {
     fn default() -> Self {
@@ -84,37 +85,27 @@ impl Gates {
     /// # Errors
     /// [`InvalidGates::Unknown`] if a name is unknown.
     pub fn with<'a>(mut self, values: impl IntoIterator<Item = (&'a str, bool)>) -> Result<Self, InvalidGates> {
-        let values: Vec<_> = values.into_iter().collect();
-        for (name, value) in &values {
-            let group: &[&str] = match *name {
-                "AllAlpha" => ALPHA,
-                "AllBeta" => BETA,
-                _ => continue,
-            };
-            for gate in group {
-                *self.of(gate)? = *value;
+        let (of_stages, of_gates): (Vec<_>, Vec<_>) = values.into_iter().partition(|(name, _)| stage(name).is_some());
+        for (name, value) in of_stages {
+            for (.., of) in GATES.into_iter().filter(|(_, of_gate, _)| stage(name) == Some(*of_gate)) {
+                *of(&mut self) = value;
             }
         }
-        for (name, value) in values {
-            if !matches!(name, "AllAlpha" | "AllBeta") {
-                *self.of(name)? = value;
-            }
+        for (name, value) in of_gates {
+            let gate = GATES.into_iter().find(|(known, ..)| *known == name);
+            let (.., of) = gate.ok_or_else(|| InvalidGates::Unknown(name.to_owned()))?;
+            *of(&mut self) = value;
         }
         Ok(self)
     }
+}
 
-    fn of(&mut self, name: &str) -> Result<&mut bool, InvalidGates> {
-        match name {
-            "InPlaceRestart" => Ok(&mut self.in_place_restart),
-            "RestartJob" => Ok(&mut self.restart_job),
-            "ElasticJobSet" => Ok(&mut self.elastic_job_set),
-            "TLSOptions" => Ok(&mut self.tls_options),
-            "ExecutionAttemptsTracking" => Ok(&mut self.execution_attempts_tracking),
-            "JobSetActiveDeadlineSeconds" => Ok(&mut self.job_set_active_deadline_seconds),
-            "MutablePodResourcesForSuspendedJobSets" => Ok(&mut self.mutable_pod_resources_for_suspended_job_sets),
-            "AgentStream" => Ok(&mut self.agent_stream),
-            unknown => Err(InvalidGates::Unknown(unknown.to_owned())),
-        }
+/// The gates that a name stands for, if it is not that of a single gate.
+fn stage(name: &str) -> Option<Stage> {
+    match name {
+        "AllAlpha" => Some(Stage::Alpha),
+        "AllBeta" => Some(Stage::Beta),
+        _ => None,
     }
 }
 
@@ -124,7 +115,7 @@ impl Gates {
 pub enum InvalidGates {
     #[error("{0:?} is not of the form Gate=true or Gate=false")]
     Form(String),
-    #[error("unknown feature gate {_0:?}, known are {known}", known = NAMES.join(", "))]
+    #[error("unknown feature gate {_0:?}, known are {known}", known = GATES.map(|(name, ..)| name).join(", "))]
     Unknown(String),
 }
 
@@ -146,17 +137,8 @@ impl FromStr for Gates {
 
 impl fmt::Display for Gates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let values = [
-            self.in_place_restart,
-            self.restart_job,
-            self.elastic_job_set,
-            self.tls_options,
-            self.execution_attempts_tracking,
-            self.job_set_active_deadline_seconds,
-            self.mutable_pod_resources_for_suspended_job_sets,
-            self.agent_stream,
-        ];
-        let gates = NAMES.iter().zip(values).map(|(name, value)| format!("{name}={value}"));
+        let mut gates = *self;
+        let gates = GATES.into_iter().map(|(name, _, of)| format!("{name}={}", of(&mut gates)));
         f.write_str(&gates.collect::<Vec<_>>().join(","))
     }
 }

@@ -15,7 +15,6 @@ pub struct JobTemplate {
     /// Labels and annotations of the Jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<ObjectMeta>,
-    /// Specification of the Jobs.
     #[serde(default)]
     pub spec: JobTemplateSpec,
 }
@@ -138,7 +137,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn set_condition_reason_is_kept_in_template_and_omitted_from_job() {
+    fn set_condition_reason_in_template_is_omitted_from_job() {
         let written = json!({
             "metadata": {"labels": {"a": "b"}},
             "spec": {

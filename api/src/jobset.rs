@@ -140,12 +140,10 @@ pub struct DependsOn {
     pub status: DependsOnStatus,
 }
 
-/// Status of a replicatedJob for which another one can wait.
+/// The values of [`DependsOn::status`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum DependsOnStatus {
-    /// Every Job is ready, succeeded or failed.
     Ready,
-    /// Every Job has succeeded.
     Complete,
 }
 

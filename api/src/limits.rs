@@ -21,7 +21,6 @@ impl Default for JobSetLimits {
 }
 
 impl JobSetLimits {
-    /// No limits.
     pub const NONE: Self = Self { jobs: 0, pods: 0, memory: 0 };
 
     /// The number of Jobs, if it exceeds the limit.

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::RestartBackoff;
+use crate::field::{Bounds, Number};
 
 /// How the JobSet reacts to failures (KEP-262, KEP-467).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -16,7 +17,7 @@ pub struct FailurePolicy {
     /// The annotation `jobset.sigs.k8s.io/additional-restarts` adds to this number. Users can set it while the JobSet
     /// runs. `status.restartsCountTowardsMax` has the counted restarts of the JobSet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = Bounds::NOT_NEGATIVE.min))]
     pub max_restarts: Option<i32>,
 
     /// restartStrategy specifies how the JobSet restarts. Default Recreate. One of:
@@ -43,15 +44,19 @@ pub struct FailurePolicy {
     pub rules: Vec<FailurePolicyRule>,
 }
 
-/// How a JobSet restarts (KEP-467).
+impl FailurePolicy {
+    /// The fields that are numbers, with their bounds. Validation reports each that is out of bounds.
+    pub(crate) fn numbers(&self) -> [Number; 1] {
+        [("maxRestarts", self.max_restarts, Bounds::NOT_NEGATIVE)]
+    }
+}
+
+/// How a JobSet restarts (KEP-467): the values of [`FailurePolicy::restart_strategy`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum RestartStrategy {
-    /// Recreate all Jobs. Each Job is created when its predecessor and the Pods of its predecessor are gone.
     #[default]
     Recreate,
-    /// Recreate all Jobs when all previous Jobs and their Pods are gone.
     BlockingRecreate,
-    /// Restart healthy Pods in place. The Job controller recreates failed Pods. If a Job has failed, act as Recreate.
     InPlaceRestart,
 }
 
@@ -94,24 +99,16 @@ pub struct FailurePolicyRule {
     pub target_replicated_jobs: Vec<String>,
 }
 
-/// Action of a rule of the failure policy.
+/// The values of [`FailurePolicyRule::action`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum FailurePolicyAction {
-    /// Fail the JobSet immediately.
     FailJobSet,
-    /// Restart the JobSet. The restart counts towards maxRestarts. If the limit is reached, the JobSet fails instead.
     RestartJobSet,
-    /// Restart the JobSet. The restart does not count towards maxRestarts.
     RestartJobSetAndIgnoreMaxRestarts,
-    /// Recreate only the failed Job. The restart counts towards maxRestarts.
     RestartJob,
-    /// Recreate only the failed Job. The restart does not count towards maxRestarts.
     RestartJobAndIgnoreMaxRestarts,
-    /// The same as RestartJob, by its name in KEP-262.
     RecreateJob,
-    /// Recreate all Jobs of the failed Job's replicatedJob. The restart counts towards maxRestarts.
     RestartReplicatedJob,
-    /// Do not restart the failed Job. The other Jobs continue to run.
     FailJob,
 }
 
@@ -131,12 +128,10 @@ pub struct SuccessPolicy {
     pub target_replicated_jobs: Vec<String>,
 }
 
-/// Quantifier over Jobs.
+/// The values of [`SuccessPolicy::operator`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Operator {
-    /// Every Job.
     All,
-    /// At least one Job.
     Any,
 }
 
@@ -152,11 +147,9 @@ pub struct StartupPolicy {
     pub startup_policy_order: StartupPolicyOrder,
 }
 
-/// Order of replicatedJobs at startup.
+/// The values of [`StartupPolicy::startup_policy_order`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum StartupPolicyOrder {
-    /// All at the same time.
     AnyOrder,
-    /// In the order of the list. Each replicatedJob starts when the Jobs of the previous one are ready.
     InOrder,
 }

@@ -5,7 +5,18 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::field::{Bounds, Number};
 use crate::{JobSetSpec, RestartStrategy};
+
+const WAIT: Bounds =
+    Bounds::between(0, 86400, "it is a wait in seconds. Set initialSeconds to 0 to restart without waits");
+const MULTIPLIER: Bounds = Bounds::between(
+    1,
+    100,
+    "each wait is the previous one times this factor. Set it to 1 to wait equally long each time",
+);
+const STABLE_TIME: Bounds =
+    Bounds::between(0, 86400, "workers that have run for so many seconds have run well. Set a time of at most one day");
 
 /// Default of [`RestartBackoff::initial_seconds`].
 const INITIAL: i32 = 1;
@@ -22,24 +33,24 @@ const STABLE: i32 = 60;
 pub struct RestartBackoff {
     /// initialSeconds is the first wait, in seconds. 0: no restart waits. Default 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = 86400), extend("default" = 1))]
+    #[schemars(range(min = WAIT.min, max = WAIT.max), extend("default" = INITIAL))]
     pub initial_seconds: Option<i32>,
 
     /// factor by which each wait is longer than the previous one. 1: all waits are equally long. Default 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 100), extend("default" = 2))]
+    #[schemars(range(min = MULTIPLIER.min, max = MULTIPLIER.max), extend("default" = FACTOR))]
     pub factor: Option<i32>,
 
     /// maxSeconds is the longest wait, in seconds, and at least initialSeconds. Default 300. The flag
     /// `--longest-restart-backoff` of the controller limits it, too; its default is 25 minutes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = 86400), extend("default" = 300))]
+    #[schemars(range(min = WAIT.min, max = WAIT.max), extend("default" = MAX))]
     pub max_seconds: Option<i32>,
 
     /// stableSeconds is how long the workers must run, in seconds, before a failure counts as the first one again.
     /// Default 60.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = 86400), extend("default" = 60))]
+    #[schemars(range(min = STABLE_TIME.min, max = STABLE_TIME.max), extend("default" = STABLE))]
     pub stable_seconds: Option<i32>,
 }
 
@@ -68,6 +79,17 @@ impl EffectiveBackoff {
         };
         let wait = self.factor.checked_pow(exponent).and_then(|times| self.initial.checked_mul(times));
         wait.map_or(if self.initial.is_zero() { Duration::ZERO } else { self.max }, |wait| wait.min(self.max))
+    }
+}
+
+impl RestartBackoff {
+    pub(crate) fn numbers(&self) -> [Number; 4] {
+        [
+            ("initialSeconds", self.initial_seconds, WAIT),
+            ("factor", self.factor, MULTIPLIER),
+            ("maxSeconds", self.max_seconds, WAIT),
+            ("stableSeconds", self.stable_seconds, STABLE_TIME),
+        ]
     }
 }
 

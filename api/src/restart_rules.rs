@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn compile_of_any_rules_decides_as_seed_rules_for_every_code() {
+    fn compile_of_any_rules_decides_as_rules_given() {
         let operators = ["In", "NotIn", "NoIn"];
         let sets: [&[i32]; 4] = [&[0], &[1, 2], &[2, 3], &[0, 1, 2, 3]];
         let actions = ["Terminate", "RestartPod", "Restart"];

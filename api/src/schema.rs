@@ -157,6 +157,9 @@ fn finish(schema: &mut Value, openapi: &OpenApi) -> Result<(), UnknownSchema> {
             // Go types marshal no nulls. If a field were nullable, the API server would store the null.
             if object.get("nullable").is_some_and(Value::is_boolean) {
                 object.remove("nullable");
+                if let Some(Value::Array(values)) = object.get_mut("enum") {
+                    values.retain(|value| !value.is_null());
+                }
             }
             object.values_mut().try_for_each(|value| finish(value, openapi))
         }

@@ -32,12 +32,10 @@ pub struct VolumeRetentionPolicy {
     pub when_deleted: Option<RetentionPolicy>,
 }
 
-/// Whether a claim outlives its JobSet.
+/// The values of [`VolumeRetentionPolicy::when_deleted`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum RetentionPolicy {
-    /// Delete the claim with the JobSet.
     #[default]
     Delete,
-    /// Keep the claim.
     Retain,
 }

@@ -58,14 +58,10 @@ pub struct Args {
     #[arg(long, value_name = "DURATION", default_value = "2160h", value_parser = positive_duration)]
     pub cert_lifetime: Duration,
 
-    /// How long API servers get to see a changed caBundle, before a certificate that needs it replaces a good one.
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
-    pub ca_bundle_settle: Duration,
-
-    /// How long Pods get to read a changed ca.crt of a mounted Secret, before a certificate of a new CA replaces a good one.
-    /// At most a sixth of a certificate's lifetime.
-    #[arg(long, value_name = "DURATION", default_value = "3m", value_parser = duration)]
-    pub ca_mount_settle: Duration,
+    /// How long a new CA is trusted before a certificate of it takes the place of a good one. At most a sixth of a certificate's
+    /// lifetime.
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration)]
+    pub ca_lead_time: Duration,
 
     /// One more DNS name or IP address of the admission service's certificate, as for running outside of the cluster. May be
     /// given several times.
@@ -122,9 +118,8 @@ impl Args {
                 Configuration::Mutating(self.mutating_webhook_configuration.clone()),
             ],
             lifetimes,
-            settle: self.ca_bundle_settle,
-            // Before a certificate of the CA before can have expired: a third of its life is left when that is replaced.
-            mount_settle: self.ca_mount_settle.min(self.cert_lifetime / 6),
+            // A certificate of the CA before must not expire meanwhile: a third of its life is left when it is replaced.
+            lead: self.ca_lead_time.min(self.cert_lifetime / 6),
             interval: INTERVAL,
         })
     }
@@ -168,7 +163,7 @@ mod tests {
             (vec!["--service=https://a=leaf"], "is neither a DNS name nor an IP address"),
             (vec!["--ca-lifetime=1h"], "--ca-lifetime and --cert-lifetime do not fit together"),
             (vec!["--cert-lifetime=20ms"], "at least 30s"),
-            (vec!["--ca-bundle-settle=soon"], "such as 5s"),
+            (vec!["--ca-lead-time=soon"], "such as 5s"),
         ];
         for (arguments, part) in cases {
             let error = settings(&arguments).unwrap_err();

@@ -5,17 +5,13 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::fmt::Debug;
 
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
-use k8s_openapi::api::admissionregistration::v1::{
-    MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
-};
-use kube::api::{Patch, PatchParams};
-use kube::{Api, Client, Resource, ResourceExt as _};
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
+use kube::core::GroupVersionKind;
+use kube::{Api, Client, ResourceExt as _};
 use rustls_pki_types::CertificateDer;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::material::Serving;
@@ -31,27 +27,40 @@ const OTHERS: usize = 5;
 /// A webhook configuration by kind and name. All its webhooks are the admission service's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Configuration {
-    /// ValidatingWebhookConfiguration of that name.
     Validating(String),
-    /// MutatingWebhookConfiguration of that name.
     Mutating(String),
+}
+
+impl Configuration {
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Validating(_) => "ValidatingWebhookConfiguration",
+            Self::Mutating(_) => "MutatingWebhookConfiguration",
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        let (Self::Validating(name) | Self::Mutating(name)) = self;
+        name
+    }
+
+    /// The API of its kind. Of the objects, only what both kinds have in common is read.
+    pub(crate) fn api(&self, client: Client) -> Api<DynamicObject> {
+        let kind = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", self.kind());
+        Api::all_with(client, &ApiResource::from_gvk(&kind))
+    }
 }
 
 impl fmt::Display for Configuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Validating(name) => write!(f, "ValidatingWebhookConfiguration {name}"),
-            Self::Mutating(name) => write!(f, "MutatingWebhookConfiguration {name}"),
-        }
+        write!(f, "{} {}", self.kind(), self.name())
     }
 }
 
 /// The caBundle that one webhook has in the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveBundle {
-    /// Configuration that the webhook belongs to.
     pub configuration: Configuration,
-    /// Name of the webhook.
     pub webhook: String,
     /// Its CAs, in PEM; empty where there are none.
     pub pem: Vec<u8>,
@@ -105,16 +114,9 @@ pub(crate) struct Found {
 }
 
 pub(crate) async fn read(client: &Client, configuration: &Configuration) -> Result<Found, Error> {
-    let found = match configuration {
-        Configuration::Validating(name) => Api::<ValidatingWebhookConfiguration>::all(client.clone())
-            .get(name)
-            .await
-            .map(|it| found(&it, configuration)),
-        Configuration::Mutating(name) => {
-            Api::<MutatingWebhookConfiguration>::all(client.clone()).get(name).await.map(|it| found(&it, configuration))
-        }
-    };
-    found.map_err(|source| Error::ReadConfiguration { configuration: configuration.clone(), source })
+    let read = configuration.api(client.clone()).get(configuration.name()).await;
+    read.map(|it| found(&it, configuration))
+        .map_err(|source| Error::ReadConfiguration { configuration: configuration.clone(), source })
 }
 
 /// Writes these bundles by the webhooks' names, and only into the version that was read.
@@ -127,55 +129,25 @@ pub(crate) async fn write(
     let webhook = |(name, bundle): &(String, Vec<u8>)| json!({ "name": name, "clientConfig": { "caBundle": ByteString(bundle.clone()) } });
     let webhooks: Vec<_> = bundles.iter().map(webhook).collect();
     let patch = json!({ "metadata": { "resourceVersion": found.version }, "webhooks": webhooks });
-    let patched = match configuration {
-        Configuration::Validating(name) => {
-            patch_to::<ValidatingWebhookConfiguration>(client, name, configuration, patch).await
-        }
-        Configuration::Mutating(name) => {
-            patch_to::<MutatingWebhookConfiguration>(client, name, configuration, patch).await
-        }
-    };
-    patched.map_err(|source| Error::PatchConfiguration { configuration: configuration.clone(), source })
-}
-
-async fn patch_to<K: WebhookConfiguration>(
-    client: &Client,
-    name: &str,
-    configuration: &Configuration,
-    patch: Value,
-) -> kube::Result<Found> {
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-    let patched = Api::<K>::all(client.clone()).patch(name, &params, &Patch::Strategic(patch)).await?;
-    Ok(found(&patched, configuration))
+    let api = configuration.api(client.clone());
+    let patched = api.patch(configuration.name(), &params, &Patch::Strategic(patch)).await;
+    patched
+        .map(|it| self::found(&it, configuration))
+        .map_err(|source| Error::PatchConfiguration { configuration: configuration.clone(), source })
 }
 
-fn found<K: WebhookConfiguration>(it: &K, configuration: &Configuration) -> Found {
-    let bundle = |(webhook, client_config): (&str, &WebhookClientConfig)| LiveBundle {
+fn found(it: &DynamicObject, configuration: &Configuration) -> Found {
+    let bundle = |webhook: &Value| LiveBundle {
         configuration: configuration.clone(),
-        webhook: webhook.to_owned(),
-        pem: client_config.ca_bundle.as_ref().map(|it| it.0.clone()).unwrap_or_default(),
+        webhook: webhook["name"].as_str().unwrap_or_default().to_owned(),
+        pem: serde_json::from_value::<ByteString>(webhook["clientConfig"]["caBundle"].clone()).unwrap_or_default().0,
     };
+    let webhooks = it.data["webhooks"].as_array().into_iter().flatten();
     let wrote = |fields: &Value| fields.to_string().contains("\"f:caBundle\"");
     let entries = it.managed_fields().iter().filter(|it| it.fields_v1.as_ref().is_some_and(|it| wrote(&it.0)));
     let writers = entries.filter_map(|it| it.manager.clone()).filter(|it| it != FIELD_MANAGER).collect();
-    Found { bundles: it.webhooks().map(bundle).collect(), version: it.resource_version(), writers }
-}
-
-/// What the two kinds have in common.
-trait WebhookConfiguration: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned {
-    fn webhooks(&self) -> impl Iterator<Item = (&str, &WebhookClientConfig)>;
-}
-
-impl WebhookConfiguration for ValidatingWebhookConfiguration {
-    fn webhooks(&self) -> impl Iterator<Item = (&str, &WebhookClientConfig)> {
-        self.webhooks.iter().flatten().map(|webhook| (webhook.name.as_str(), &webhook.client_config))
-    }
-}
-
-impl WebhookConfiguration for MutatingWebhookConfiguration {
-    fn webhooks(&self) -> impl Iterator<Item = (&str, &WebhookClientConfig)> {
-        self.webhooks.iter().flatten().map(|webhook| (webhook.name.as_str(), &webhook.client_config))
-    }
+    Found { bundles: webhooks.map(bundle).collect(), version: it.resource_version(), writers }
 }
 
 #[cfg(test)]
@@ -203,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn the_one_that_signs_comes_first_and_the_newest_others_stay_each_once() {
+    fn bundle_has_signing_ca_first_then_newest_others_once() {
         let many: Vec<_> = (0..8).map(authority).collect();
         let signs = authority(100);
         let kept = [&many[..], &many[..], std::slice::from_ref(&signs)].concat();
@@ -212,10 +184,10 @@ mod tests {
     }
 
     #[test]
-    fn what_has_expired_is_distrusted_or_is_no_ca_is_not_kept() {
+    fn expired_distrusted_and_foreign_certificates_leave_bundle() {
         let short = Lifetimes::new(Duration::from_mins(2), Duration::from_mins(1)).unwrap();
         let (expired, old, older, signs) = (authority_for(-300, &short), authority(10), authority(0), authority(20));
-        let leaf = crate::gate::tests::candidate().serving.unwrap().certificate().cloned().unwrap();
+        let leaf = crate::handover::tests::candidate().serving.unwrap().certificate().cloned().unwrap();
         let kept = [expired, leaf, old.clone(), older];
         assert_eq!(wanted(&signs, kept, Some(at(10)), at(20)), [signs, old]);
     }

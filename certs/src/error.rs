@@ -22,46 +22,16 @@ pub enum Error {
     /// What was just issued cannot be put into service. This should not happen.
     #[error("the certificates that were just issued cannot be used: {0}")]
     Unusable(Cause),
-    /// The Secret could not be read.
     #[error("cannot read Secret {secret}")]
-    ReadSecret {
-        /// Its name.
-        secret: String,
-        /// Answer of the API server.
-        source: kube::Error,
-    },
+    ReadSecret { secret: String, source: kube::Error },
     /// The Secret could not be created or updated.
     #[error("cannot write Secret {secret}")]
-    WriteSecret {
-        /// Its name.
-        secret: String,
-        /// Answer of the API server.
-        source: kube::Error,
-    },
-    /// The endpoints of a Service could not be listed.
-    #[error("cannot list the endpoints of Service {service}")]
-    ListEndpoints {
-        /// Its name.
-        service: String,
-        /// Answer of the API server.
-        source: kube::Error,
-    },
-    /// A webhook configuration could not be read.
+    WriteSecret { secret: String, source: kube::Error },
     #[error("cannot read {configuration}")]
-    ReadConfiguration {
-        /// Kind and name.
-        configuration: Configuration,
-        /// Answer of the API server.
-        source: kube::Error,
-    },
+    ReadConfiguration { configuration: Configuration, source: kube::Error },
     /// The caBundle of a webhook configuration could not be written.
     #[error("cannot patch the caBundle of {configuration}")]
-    PatchConfiguration {
-        /// Kind and name.
-        configuration: Configuration,
-        /// Answer of the API server.
-        source: kube::Error,
-    },
+    PatchConfiguration { configuration: Configuration, source: kube::Error },
 }
 
 impl Error {

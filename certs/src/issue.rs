@@ -52,12 +52,10 @@ impl Lifetimes {
         Ok(Self { ca, serving })
     }
 
-    /// Lifetime of the CA.
     pub fn ca(&self) -> Duration {
         self.ca
     }
 
-    /// Lifetime of the serving certificate.
     pub fn serving(&self) -> Duration {
         self.serving
     }
@@ -79,9 +77,6 @@ pub struct Issued {
 }
 
 /// Issues a self-signed CA. The time is part of its name, so that two of them in one bundle can be told apart.
-///
-/// # Errors
-/// When no key could be generated.
 pub fn authority(now: Timestamp, lifetimes: &Lifetimes) -> Result<Issued, Error> {
     let mut params = CertificateParams::default();
     params.distinguished_name = common_name(format!("jobset-webhook-ca {}", now.strftime("%Y-%m-%dT%H:%M:%SZ")));
@@ -95,9 +90,6 @@ pub fn authority(now: Timestamp, lifetimes: &Lifetimes) -> Result<Issued, Error>
 }
 
 /// Issues a certificate for the names, signed by the CA.
-///
-/// # Errors
-/// When no key could be generated or the CA cannot sign.
 pub fn leaf(
     authority: &Issued,
     usage: Usage,
@@ -151,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ca_that_could_not_outlive_two_serving_certificates_is_refused() {
+    fn ca_lifetime_below_two_certificates_is_rejected() {
         let hour = Duration::from_hours(1);
         assert!(Lifetimes::new(hour, hour).is_err());
         assert!(Lifetimes::new(hour, Duration::ZERO).is_err());

@@ -1,21 +1,23 @@
 //! The one writer: issues, publishes and rotates, for as long as the process runs.
 //!
 //! ```text
-//! Secret with the CA --> caBundles --> Secrets of the servers --> caBundles without the CAs before
+//! Secret with the CA --> caBundles, and ca.crt of all Secrets --> an hour later, the certificates
 //! ```
 //!
-//! A certificate reaches its server only after the live configurations trust it, and a CA leaves them only after every ready
-//! endpoint serves what its successor has signed. So a rotation refuses no request. A distrusted CA leaves at once: then
-//! requests are refused until the servers have their new certificate.
+//! All that verify certificates trust a new CA for the lead time (an hour) before a certificate of it takes the place of a good
+//! one, and the CAs before it for as long as a certificate of theirs can live. So a rotation rejects no request, and nobody has
+//! to be asked how far it has come. Where there is no good certificate, the next one does not wait. A distrusted CA leaves at
+//! once: then requests are rejected until the servers have their new certificate.
 //!
-//! That is the way of the admission service. The other certificates are of programs that know each other by their mounted Secrets
-//! (`mounted.rs`), which the caBundles do not wait for.
+//! API servers verify the certificate of the admission service, by the caBundles. The other certificates are of programs that know
+//! each other by the `ca.crt` that is mounted beside each certificate.
 
 use std::convert::Infallible;
 use std::time::Duration;
 
 use futures::StreamExt as _;
 use jiff::Timestamp;
+use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use prometheus::IntGauge;
@@ -24,16 +26,12 @@ use tokio::sync::watch;
 use tracing::info;
 
 use crate::bundle::{Configuration, wanted};
-use crate::gate::{Gate, Live};
-use crate::issue::Usage;
-use crate::material::{Authority, CA_CERTIFICATES, CERTIFICATE, Data, Material, Serving};
-use crate::publish::Publisher;
-use crate::state::{self, Leaf, State};
+use crate::handover::{self, InService, Live};
+use crate::material::{Authority, CA_CERTIFICATES, Data, Material, Serving};
+use crate::publish::{Published, Publisher};
+use crate::state::{self, Leaf, Since, State};
 use crate::watches::{self, Rounds};
-use crate::{Error, Lifetimes, Readiness, endpoints, mounted, x509};
-
-/// How soon endpoints are asked again that did not serve the new certificate.
-const ASK_AGAIN: Duration = Duration::from_secs(2);
+use crate::{Error, Lifetimes, Readiness, policy, x509};
 
 /// What to issue and where to publish it.
 #[derive(Clone, Debug)]
@@ -48,10 +46,8 @@ pub struct Settings {
     pub configurations: Vec<Configuration>,
     /// Lifetimes of what is issued.
     pub lifetimes: Lifetimes,
-    /// How long API servers get to see a changed caBundle.
-    pub settle: Duration,
-    /// How long Pods get to read a changed `ca.crt` of a mounted Secret.
-    pub mount_settle: Duration,
+    /// How long a new CA is trusted before a certificate of it takes the place of a good one.
+    pub lead: Duration,
     /// How often to look by the wall clock when no watch reports a change.
     pub interval: Duration,
 }
@@ -69,16 +65,13 @@ pub async fn maintain(
     for name in secrets {
         changes.push(watches::secret(&client, &settings.namespace, name));
     }
-    let names = settings.leaves.first().map(|it| it.names.clone()).unwrap_or_default();
     let mut rounds = Rounds::new(settings.interval);
     let mut issuer = Issuer {
         secrets: Api::namespaced(client.clone(), &settings.namespace),
-        publisher: Publisher::new(client.clone(), &settings.configurations),
-        client,
-        gate: Gate::new(names, settings.settle),
+        publisher: Publisher::new(client, &settings.configurations),
         settings,
         state: None,
-        kept: Vec::new(),
+        trusted: Vec::new(),
         mismatch,
     };
     loop {
@@ -92,45 +85,48 @@ pub async fn maintain(
 }
 
 struct Issuer {
-    client: Client,
     secrets: Api<Secret>,
     settings: Settings,
     publisher: Publisher,
-    gate: Gate,
     /// What the Secret with the CA held when it could last be read.
     state: Option<State>,
-    /// The CAs of what the admission service was to read when that could last be read.
-    kept: Vec<CertificateDer<'static>>,
+    /// The CAs that were to be trusted at the last look.
+    trusted: Vec<CertificateDer<'static>>,
     mismatch: IntGauge,
 }
 
 /// What one reconciliation came to.
-struct Outcome {
+pub(crate) struct Outcome {
     /// Why API servers cannot call the admission service, if they cannot.
     reason: Option<String>,
     /// What somebody should look at before long.
-    remark: Option<String>,
+    pub(crate) remark: Option<String>,
     /// The first thing that could not be done.
     failure: Option<Error>,
     /// When to look again at the latest.
-    wait: Duration,
+    pub(crate) wait: Duration,
 }
 
 impl Outcome {
+    /// Something could not be done. That keeps nothing else from being done.
+    pub(crate) fn fails(&mut self, error: Error) {
+        self.failure.get_or_insert(error);
+    }
+
     fn readiness(&self) -> Readiness {
         let failure = self.failure.as_ref().map(watches::chain);
         Readiness::of(self.reason.clone().into_iter().chain(failure), self.remark.clone())
     }
 }
 
-/// What the reader of a certificate reads now.
-struct Published {
+/// What the Secret of a certificate holds now.
+struct Held {
     secret: Option<Secret>,
     serving: Option<Serving>,
     authorities: Vec<CertificateDer<'static>>,
 }
 
-impl Published {
+impl Held {
     fn of(secret: Option<Secret>) -> Self {
         let nothing = Data::new();
         let data = secret.as_ref().and_then(|it| it.data.as_ref()).unwrap_or(&nothing);
@@ -156,176 +152,123 @@ impl Issuer {
         let Settings { secret, leaves, lifetimes, .. } = &self.settings;
         match state::ensure(&self.secrets, secret, leaves, lifetimes, now).await {
             Ok(state) => self.state = Some(state),
-            Err(error) => outcome.failure = Some(error),
+            Err(error) => outcome.fails(error),
         }
-        let Some(state) = self.state.clone() else {
+        let Some(mut state) = self.state.clone() else {
             outcome.reason = Some("there is no CA yet".to_owned());
             return outcome;
         };
         outcome.wait = state.until.duration_since(now).unsigned_abs();
         outcome.remark.clone_from(&state.remark);
-        let mut published = self.read_published(&mut outcome).await.into_iter();
-        let first = published.next().flatten();
-        self.hand_out_mounted(&mut outcome, published.collect(), &state, now).await;
-        if let Some(first) = &first {
-            self.kept.clone_from(&first.authorities);
+        let mut held = Vec::new();
+        for leaf in &self.settings.leaves {
+            let found = state::read(&self.secrets, &leaf.secret).await;
+            held.push(found.map(Held::of).map_err(|error| outcome.fails(error)).ok());
         }
-        let (authority, kept) = (&state.authority.certificate, self.kept.clone());
-        let merge = |holds| wanted(authority, kept.iter().cloned().chain(holds), state.distrusted, now);
-        let mut live = self.publish(&mut outcome, state.distrusted, merge).await;
-        // While that cannot be read, whoever serves it stays trusted, and nothing else changes.
-        let (Some(mut first), Some(leaf), Some((candidate, data))) =
-            (first, self.settings.leaves.first().cloned(), state.candidates.first())
-        else {
-            return outcome;
-        };
-        let current = first.is(candidate);
-        self.hand_out(&mut outcome, &mut first, (&leaf, candidate, data), &live, now).await;
-        let is_alone = live.bundles.iter().all(|it| x509::certificates(&it.pem).len() == 1);
-        if current && !is_alone && self.is_served_everywhere(&mut outcome, std::slice::from_ref(&leaf), authority).await
+        let published = self.trust(&mut outcome, &state, &held, now).await;
+        let since = trusted_since(&state, &held, &published, now);
+        if since != state.since
+            && let Err(error) = state.note(&self.secrets, &self.settings.secret, since).await
         {
-            live = self.publish(&mut outcome, state.distrusted, |_| vec![authority.clone()]).await;
+            outcome.fails(error);
         }
-        outcome.reason = self.judge(&first, &leaf, &live, now);
+        for (index, held) in held.iter_mut().enumerate() {
+            if let Some(held) = held {
+                self.hand_out(&mut outcome, &state, index, held, &published.live, now).await;
+            }
+        }
+        // While the certificate of the admission service cannot be read, that failure is the reason.
+        if let (Some(Some(held)), Some(leaf)) = (held.first(), self.settings.leaves.first()) {
+            outcome.reason = self.judge(held, leaf, &published.live, now);
+        }
         outcome
     }
 
-    /// What each Secret holds now, if it can be read.
-    async fn read_published(&self, outcome: &mut Outcome) -> Vec<Option<Published>> {
-        let mut published = Vec::new();
-        for leaf in &self.settings.leaves {
-            let found = state::read(&self.secrets, &leaf.secret).await;
-            published.push(found.map(Published::of).map_err(|error| outcome.failure.get_or_insert(error)).ok());
-        }
-        published
-    }
-
-    async fn publish(
+    /// Decides which CAs are trusted, and publishes them in the caBundles. What those hold beyond the Secrets stays in them, and
+    /// gets nowhere else: it may be from somebody else.
+    async fn trust(
         &mut self,
         outcome: &mut Outcome,
-        distrusted: Option<Timestamp>,
-        wanted: impl Fn(Vec<CertificateDer<'static>>) -> Vec<CertificateDer<'static>>,
-    ) -> Live {
-        let published = self.publisher.publish(distrusted, wanted).await;
-        outcome.failure = outcome.failure.take().or(published.failure);
-        outcome.remark = published.contested.or_else(|| outcome.remark.take());
-        outcome.wait = outcome.wait.min(published.wait);
-        published.live
+        state: &State,
+        held: &[Option<Held>],
+        now: Timestamp,
+    ) -> Published {
+        let Authority { certificate, validity, .. } = &state.authority;
+        let mut current = held.iter().zip(&state.candidates);
+        let all_replaced = current.all(|(it, (candidate, _))| it.as_ref().is_some_and(|it| it.is(candidate)));
+        let is_alone = policy::is_settled(*validity, all_replaced, &self.settings.lifetimes, now);
+        let known = held.iter().flatten().flat_map(|it| &it.authorities).chain(&self.trusted);
+        let known: Vec<_> = known.filter(|_| !is_alone).cloned().collect();
+        self.trusted = wanted(certificate, known, state.distrusted, now);
+        let merge = |holds: Vec<_>| {
+            let holds = holds.into_iter().filter(|_| !is_alone);
+            wanted(certificate, self.trusted.iter().cloned().chain(holds), state.distrusted, now)
+        };
+        self.publisher.publish(outcome, state.distrusted, merge).await
     }
 
-    /// Gives the admission service its certificate, if that may be served by now.
+    /// Brings the Secret of a certificate to what it is to hold by now.
     async fn hand_out(
-        &mut self,
+        &self,
         outcome: &mut Outcome,
-        published: &mut Published,
-        (leaf, candidate, data): (&Leaf, &Serving, &Data),
+        state: &State,
+        index: usize,
+        held: &mut Held,
         live: &Live,
         now: Timestamp,
     ) {
-        if published.is(candidate) {
-            return self.gate.withdraw();
-        }
-        let wait = self.gate.wait(published.serving.as_ref(), candidate, live, now);
-        if !wait.is_zero() {
-            outcome.wait = outcome.wait.min(wait);
-        } else if self.write(outcome, leaf, published.secret.take(), data.clone(), candidate).await {
-            published.serving = Some(candidate.clone());
-            self.gate.withdraw();
-        }
-    }
-
-    /// Brings the mounted Secrets to what they are to hold by now.
-    async fn hand_out_mounted(
-        &self,
-        outcome: &mut Outcome,
-        published: Vec<Option<Published>>,
-        state: &State,
-        now: Timestamp,
-    ) {
-        let Some((_, leaves)) = self.settings.leaves.split_first().filter(|(_, it)| !it.is_empty()) else { return };
-        let of_leaves = || leaves.iter().zip(state.candidates.iter().skip(1));
-        let Authority { certificate, validity, .. } = &state.authority;
-        let settles_in = |times| mounted::settles_in(*validity, self.settings.mount_settle, times, now);
-        let held = published.iter().flatten().flat_map(|it| it.authorities.clone());
-        let mut trusted = wanted(certificate, held, state.distrusted, now);
-        let mut current = published.iter().zip(of_leaves());
-        if trusted.len() > 1
-            && current.all(|(it, (_, (candidate, _)))| it.as_ref().is_some_and(|it| it.is(candidate)))
-            && settles_in(2).is_zero()
-            && self.is_served_everywhere(outcome, leaves, certificate).await
-        {
-            trusted = vec![certificate.clone()];
-        }
-        let again = [settles_in(1), settles_in(2)].into_iter().find(|it| !it.is_zero());
-        outcome.wait = outcome.wait.min(again.unwrap_or(Duration::MAX));
-        for (published, (leaf, (candidate, data))) in published.into_iter().zip(of_leaves()) {
-            let Some(published) = published else { continue };
-            let due = mounted::due(leaf.usage, published.serving.as_ref(), data, &trusted, settles_in(1), now);
-            if !published.holds(&due) {
-                self.write(outcome, leaf, published.secret, due, candidate).await;
-            }
-        }
-    }
-
-    /// Adds this to the Secret of a certificate, and says whether that succeeded.
-    async fn write(
-        &self,
-        outcome: &mut Outcome,
-        leaf: &Leaf,
-        found: Option<Secret>,
-        data: Data,
-        candidate: &Serving,
-    ) -> bool {
-        let has_certificate = data.contains_key(CERTIFICATE);
-        if let Err(error) = state::write(&self.secrets, &leaf.secret, found, data).await {
-            outcome.failure.get_or_insert(error);
-            return false;
-        }
-        if has_certificate {
-            let (secret, not_after) = (&leaf.secret, candidate.validity.not_after);
-            info!(secret, %not_after, names = %candidate.names, "handed out a certificate");
+        let (Some(leaf), Some((candidate, data))) = (self.settings.leaves.get(index), state.candidates.get(index))
+        else {
+            return;
+        };
+        let current = held.serving.as_ref();
+        let (in_service, since) = if index == 0 {
+            let since = state.since.bundles.filter(|_| live.trusts(candidate, &leaf.names, now));
+            (InService::of(current, candidate, live, &leaf.names, now), since)
         } else {
-            info!(secret = leaf.secret, "wrote the CAs to be trusted");
+            (InService::of_mounted(current, leaf.usage, &self.trusted, now), state.since.mounts)
+        };
+        let is_current = held.is(candidate);
+        let wait = if is_current { Duration::MAX } else { in_service.wait(since, self.settings.lead, now) };
+        outcome.wait = outcome.wait.min(wait);
+        let mut due = if wait.is_zero() { data.clone() } else { Data::new() };
+        due.insert(CA_CERTIFICATES.to_owned(), ByteString(x509::bundle(&self.trusted)));
+        if held.holds(&due) {
+            return;
         }
-        // To ask the endpoints.
-        outcome.wait = outcome.wait.min(ASK_AGAIN);
-        true
-    }
-
-    /// Whether every ready endpoint of every one of these Services serves what this CA has signed.
-    async fn is_served_everywhere(
-        &self,
-        outcome: &mut Outcome,
-        leaves: &[Leaf],
-        authority: &CertificateDer<'static>,
-    ) -> bool {
-        for service in leaves.iter().filter(|it| it.usage == Usage::Server) {
-            match endpoints::lagging(&self.client, &self.settings.namespace, service, authority).await {
-                Ok(None) => {}
-                Ok(Some(endpoint)) => {
-                    outcome.remark = Some(format!("CAs from before stay trusted, because of endpoint {endpoint}"));
-                    outcome.wait = outcome.wait.min(ASK_AGAIN);
-                    return false;
-                }
-                Err(error) => {
-                    outcome.failure.get_or_insert(error);
-                    return false;
-                }
+        let (secret, not_after) = (&leaf.secret, candidate.validity.not_after);
+        match state::write(&self.secrets, secret, held.secret.take(), due).await {
+            Err(error) => outcome.fails(error),
+            Ok(_) if wait.is_zero() => {
+                info!(secret, %not_after, names = %candidate.names, "handed out a certificate");
+                held.serving = Some(candidate.clone());
             }
+            Ok(_) => info!(secret, "wrote the CAs to be trusted"),
         }
-        true
     }
 
     /// Why API servers cannot call the admission service, if they cannot.
-    fn judge(&self, published: &Published, leaf: &Leaf, live: &Live, now: Timestamp) -> Option<String> {
-        let distrusting = published.serving.as_ref().and_then(|it| live.distrusting(it, &leaf.names, now));
+    fn judge(&self, held: &Held, leaf: &Leaf, live: &Live, now: Timestamp) -> Option<String> {
+        let distrusting = held.serving.as_ref().and_then(|it| live.distrusting(it, &leaf.names, now));
         self.mismatch.set(distrusting.is_some().into());
         let distrust = || distrusting.map(|bundle| format!("{} of {}", bundle.distrust(), leaf.name));
         let waiting = || {
             let secret = &leaf.secret;
-            let missing = published.serving.is_none();
+            let missing = held.serving.is_none();
             missing.then(|| format!("Secret {secret} waits until all API servers have seen the caBundles"))
         };
         live.without_webhooks(&self.settings.configurations).or_else(distrust).or_else(waiting)
+    }
+}
+
+/// Since when the caBundles and the mounted Secrets have held the CA, by what this look has found.
+fn trusted_since(state: &State, held: &[Option<Held>], published: &Published, now: Timestamp) -> Since {
+    let authority = &state.authority.certificate;
+    let in_bundles = published.found.iter().all(|it| x509::certificates(&it.pem).contains(authority));
+    let mut mounted = held.iter().skip(1);
+    let in_mounts = mounted.try_fold(true, |all, held| Some(all && held.as_ref()?.authorities.contains(authority)));
+    Since {
+        bundles: handover::since(state.since.bundles, (!published.live.hidden).then_some(in_bundles), now),
+        mounts: handover::since(state.since.mounts, in_mounts, now),
     }
 }

@@ -4,19 +4,17 @@
 //! configurations: it is the only program that may write there ([`issuer`]). The admission service only reads what it is to
 //! serve ([`serve`]): from a Secret that holds nothing else, or from a directory that others fill, as cert-manager does.
 //!
-//! [`policy`], [`bundle::wanted`] and the gate between a certificate and its service decide, and are pure.
+//! [`policy`], [`bundle::wanted`] and the handover from a certificate to the next decide, and are pure.
 
 pub mod args;
 pub mod bundle;
-mod endpoints;
 mod error;
-mod gate;
+mod handover;
 pub mod health;
 pub mod issue;
 pub mod issuer;
 pub mod material;
 mod metrics;
-mod mounted;
 pub mod names;
 pub mod policy;
 pub mod private_key;

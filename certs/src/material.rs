@@ -16,7 +16,6 @@ use crate::private_key::PrivateKeyPem;
 use crate::x509::{self, Validity};
 use crate::{Error, Names};
 
-/// Data of a Secret.
 pub type Data = BTreeMap<String, ByteString>;
 
 /// Entry with the CA, in PEM: it has signed the serving certificate and signs the next.
@@ -31,15 +30,12 @@ pub const KEY: &str = "tls.key";
 /// What is wrong with an entry of the Secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Defect {
-    /// There is no such entry.
     Missing(&'static str),
     /// The entry does not hold what it should: truncated, not PEM, not a certificate, not a key.
     Malformed(&'static str),
     /// The certificate is not that of a CA.
     NotAnAuthority(&'static str),
-    /// The private key is not that of the certificate.
     KeyMismatch(&'static str),
-    /// The serving certificate was not signed by the CA.
     Unsigned,
 }
 
@@ -58,10 +54,8 @@ impl fmt::Display for Defect {
 /// A CA that can sign.
 #[derive(Clone, Debug)]
 pub struct Authority {
-    /// Certificate and key.
     pub issued: Issued,
     pub certificate: CertificateDer<'static>,
-    /// When it is valid.
     pub validity: Validity,
 }
 
@@ -70,9 +64,7 @@ pub struct Authority {
 pub struct Serving {
     /// Certificate and key for rustls, whose `Debug` does not show the key.
     pub certified: Arc<CertifiedKey>,
-    /// When it is valid.
     pub validity: Validity,
-    /// Names it is valid for.
     pub names: Names,
 }
 
@@ -85,7 +77,6 @@ impl Serving {
 /// What a Secret holds, entry by entry.
 #[derive(Clone, Debug)]
 pub struct Material {
-    /// The CA.
     pub authority: Result<Authority, Defect>,
     /// The serving certificate. A defect as well when the CA is one that did not sign it.
     pub serving: Result<Serving, Defect>,
@@ -106,9 +97,6 @@ impl Material {
 }
 
 /// Makes the data of a Secret with this CA and a new serving certificate.
-///
-/// # Errors
-/// When the certificate cannot be issued.
 pub fn with_new_serving(
     authority: &Issued,
     names: &Names,
@@ -119,9 +107,6 @@ pub fn with_new_serving(
 }
 
 /// The same with a certificate for this usage.
-///
-/// # Errors
-/// When the certificate cannot be issued.
 pub fn with_new_leaf(
     authority: &Issued,
     usage: Usage,

@@ -17,9 +17,6 @@ pub struct Metrics {
 }
 
 /// The gauge that is 1 while a live caBundle does not verify the serving certificate.
-///
-/// # Errors
-/// If it is registered already.
 pub fn mismatch(registry: &Registry) -> prometheus::Result<IntGauge> {
     let gauge = IntGauge::new(
         "jobset_webhook_ca_mismatch",
@@ -31,9 +28,6 @@ pub fn mismatch(registry: &Registry) -> prometheus::Result<IntGauge> {
 
 impl Metrics {
     /// Registers them. That of the caBundles only where `looks_at_bundles` says so.
-    ///
-    /// # Errors
-    /// If they are registered already.
     pub fn register(registry: &Registry, looks_at_bundles: bool) -> prometheus::Result<Self> {
         let expiry = Opts::new(
             "jobset_webhook_cert_expiry_timestamp_seconds",
@@ -80,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn before_there_is_a_certificate_nothing_expires_and_what_is_not_known_stays() {
+    fn expiry_metrics_without_certificate_keep_their_value() {
         let registry = Registry::new();
         let metrics = Metrics::register(&registry, true).unwrap();
         let lines = || {

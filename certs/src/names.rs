@@ -18,25 +18,16 @@ pub struct Names {
 impl Names {
     /// The names of a Service: `<service>.<namespace>.svc`, by which the API server calls it, and the fully qualified
     /// `<service>.<namespace>.svc.cluster.local`.
-    ///
-    /// # Errors
-    /// When the two do not make a DNS name.
     pub fn of_service(service: &str, namespace: &str) -> Result<Self, Error> {
         Self::of_host(service, namespace)?.with(&format!("{service}.{namespace}.svc.cluster.local"))
     }
 
     /// The one name of a Service that the API server calls it by, or of a client: `<name>.<namespace>.svc`.
-    ///
-    /// # Errors
-    /// When the two do not make a DNS name.
     pub fn of_host(service: &str, namespace: &str) -> Result<Self, Error> {
         Self::default().with(&format!("{service}.{namespace}.svc"))
     }
 
     /// These names and one more, a DNS name or an IP address.
-    ///
-    /// # Errors
-    /// When it is neither.
     pub fn with(mut self, name: &str) -> Result<Self, Error> {
         if let Ok(ip) = name.parse() {
             self.ips.insert(ip);
@@ -54,17 +45,14 @@ impl Names {
         Self { dns: &self.dns - &other.dns, ips: &self.ips - &other.ips }
     }
 
-    /// Whether there is no name at all.
     pub fn is_empty(&self) -> bool {
         self.dns.is_empty() && self.ips.is_empty()
     }
 
-    /// The DNS names, sorted.
     pub fn dns(&self) -> impl Iterator<Item = &str> {
         self.dns.iter().map(String::as_str)
     }
 
-    /// The IP addresses, sorted.
     pub fn ips(&self) -> impl Iterator<Item = IpAddr> {
         self.ips.iter().copied()
     }
@@ -99,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn an_extra_name_is_an_ip_address_or_a_dns_name() {
+    fn extra_name_is_ip_address_or_dns_name() {
         let names = Names::default().with("127.0.0.1").unwrap().with("::1").unwrap().with("Host.Example").unwrap();
         assert_eq!(names.to_string(), "host.example, 127.0.0.1, ::1");
         for bad in ["", "a b", "-a", "https://a", "a:443"] {

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 
+use crate::handover::elapsed;
 use crate::issue::BACKDATED;
 use crate::material::{Authority, Defect, Serving};
 use crate::x509::Validity;
@@ -22,11 +23,9 @@ pub const DISTRUST_BEFORE: &str = "jobset.sigs.k8s.io/distrust-ca-before";
 pub enum Cause {
     /// It is missing or unusable.
     Defect(Defect),
-    /// It is no longer valid.
     Expired,
     /// It is not valid yet: somebody's clock is wrong.
     NotYetValid,
-    /// It will expire before long.
     Due,
     /// Somebody has asked to trust it no longer.
     Distrusted,
@@ -63,10 +62,10 @@ impl Distrust {
     /// Reads the annotation of the Secret with the CA.
     pub fn of(secret: &Secret, now: Timestamp) -> Self {
         let Some(text) = secret.annotations().get(DISTRUST_BEFORE) else { return Self::default() };
-        match text.trim().parse() {
-            Ok(time) if time <= now => Self { before: Some(time), ..Self::default() },
-            Ok(time) => Self { from: Some(time), ..Self::default() },
-            Err(_) => {
+        match text.trim().parse().ok().and_then(next_second) {
+            Some(time) if time <= now => Self { before: Some(time), ..Self::default() },
+            Some(time) => Self { from: Some(time), ..Self::default() },
+            None => {
                 let remark = format!(
                     "no CA is thrown out: the annotation {DISTRUST_BEFORE} is {text:?}, which is not a time such as \
                      2026-11-24T11:00:00Z"
@@ -77,6 +76,12 @@ impl Distrust {
     }
 }
 
+/// The first whole second that is not before that time. Certificates know no parts of a second: one issued in the same second,
+/// a moment later, would count as issued before.
+fn next_second(time: Timestamp) -> Option<Timestamp> {
+    Timestamp::from_second(time.as_second() + i64::from(time.subsec_nanosecond() > 0)).ok()
+}
+
 /// When a certificate was issued that is valid so long.
 pub(crate) fn issued(validity: Validity) -> Timestamp {
     validity.not_before.checked_add(BACKDATED).unwrap_or(Timestamp::MAX)
@@ -85,6 +90,12 @@ pub(crate) fn issued(validity: Validity) -> Timestamp {
 /// Whether a CA that is valid so long was issued before that time.
 pub fn is_distrusted(validity: Validity, before: Option<Timestamp>) -> bool {
     before.is_some_and(|before| issued(validity) < before)
+}
+
+/// Whether what the CAs before this one have issued can be in use no longer: every certificate has been replaced, and the last of
+/// the others has expired. None of them was issued after this CA.
+pub(crate) fn is_settled(authority: Validity, all_replaced: bool, lifetimes: &Lifetimes, now: Timestamp) -> bool {
+    all_replaced && elapsed(issued(authority), now) >= lifetimes.serving()
 }
 
 /// Until when the CA can stay. It is due when it could not outlive a serving certificate issued now.
@@ -215,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_looked_at_again_when_it_is_due() {
+    fn kept_certificate_is_checked_again_before_renewal() {
         let days = decide_at(&issue(), 0).unwrap().duration_since(ISSUED).as_secs() / 86_400;
         assert!((59..=60).contains(&days), "{days}");
     }
@@ -254,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_name_is_added_and_an_extra_one_does_no_harm() {
+    fn missing_name_is_added_and_extra_name_stays() {
         let data = issue();
         let more = names().with("10.0.0.1").unwrap();
         let missing = Names::default().with("10.0.0.1").unwrap();
@@ -264,10 +275,26 @@ mod tests {
     }
 
     #[test]
-    fn a_ca_issued_before_the_time_of_the_annotation_is_replaced_and_one_issued_at_that_time_is_not() {
+    fn ca_older_than_annotation_is_replaced_same_second_stays() {
         let (data, later) = (issue(), ISSUED + jiff::SignedDuration::from_secs(1));
         assert_eq!(decide(&data, &names(), Some(later), later), Err(Authority(Cause::Distrusted)));
         assert!(decide(&data, &names(), Some(ISSUED), later).is_ok());
+    }
+
+    #[rstest]
+    #[case::new_ca(0, true, false)]
+    #[case::last_certificate_of_the_ca_before_may_be_valid(89, true, false)]
+    #[case::last_certificate_of_the_ca_before_has_expired(90, true, true)]
+    #[case::certificate_of_the_ca_before_is_in_use(90, false, false)]
+    #[case::clock_turned_back(-1, true, false)]
+    fn ca_before_stays_trusted_for_the_life_of_a_certificate(
+        #[case] day: i64,
+        #[case] all_replaced: bool,
+        #[case] expected: bool,
+    ) {
+        let authority = Material::read(&issue()).authority.unwrap().validity;
+        let now = ISSUED + jiff::SignedDuration::from_hours(24 * day);
+        assert_eq!(is_settled(authority, all_replaced, &Lifetimes::default(), now), expected);
     }
 
     #[test]
@@ -278,6 +305,10 @@ mod tests {
             Distrust::of(&secret, ISSUED)
         };
         assert_eq!(of(&ISSUED.to_string()), Distrust { before: Some(ISSUED), ..Distrust::default() });
+        let moment = jiff::SignedDuration::from_millis(300);
+        assert_eq!(of(&(ISSUED - moment).to_string()), Distrust { before: Some(ISSUED), ..Distrust::default() });
+        let next = Some(ISSUED + jiff::SignedDuration::from_secs(1));
+        assert_eq!(of(&(ISSUED + moment).to_string()), Distrust { from: next, ..Distrust::default() });
         let later = "2300-01-01T00:00:00Z";
         assert_eq!(of(later), Distrust { from: Some(later.parse().unwrap()), ..Distrust::default() });
         assert_eq!(Distrust::of(&Secret::default(), ISSUED), Distrust::default());

@@ -10,9 +10,10 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::bundle::{self, Configuration, Found, LiveBundle};
-use crate::gate::Live;
+use crate::handover::Live;
+use crate::issuer::Outcome;
 use crate::policy::is_distrusted;
-use crate::{Error, x509};
+use crate::x509;
 
 /// Patches tried in one call; each one that is lost was won by another writer of the same object.
 const ATTEMPTS: u32 = 5;
@@ -55,15 +56,13 @@ pub(crate) struct Publisher {
     targets: Vec<Target>,
 }
 
-/// What one look at all configurations came to.
+/// The caBundles of all configurations that could be read.
+#[derive(Default)]
 pub(crate) struct Published {
+    /// As they were found.
+    pub(crate) found: Vec<LiveBundle>,
+    /// As they are now.
     pub(crate) live: Live,
-    /// The first failure.
-    pub(crate) failure: Option<Error>,
-    /// When to look again at the latest, because a write has been put off.
-    pub(crate) wait: Duration,
-    /// Who else has changed a bundle, and which.
-    pub(crate) contested: Option<String>,
 }
 
 impl Publisher {
@@ -80,28 +79,23 @@ impl Publisher {
     /// being written. A CA that was issued before `distrusted` is taken out without a pause.
     pub(crate) async fn publish(
         &mut self,
+        outcome: &mut Outcome,
         distrusted: Option<Timestamp>,
         wanted: impl Fn(Vec<CertificateDer<'static>>) -> Vec<CertificateDer<'static>>,
     ) -> Published {
-        let mut published = Published { live: Live::default(), failure: None, wait: Duration::MAX, contested: None };
+        let mut published = Published::default();
         for target in &mut self.targets {
-            let found = match bundle::read(&self.client, &target.configuration).await {
-                Ok(found) => found,
+            match bundle::read(&self.client, &target.configuration).await {
+                Ok(found) => {
+                    published.found.extend(found.bundles.iter().cloned());
+                    let found = target.bring(&self.client, outcome, found, distrusted, &wanted).await;
+                    published.live.bundles.extend(found.bundles);
+                }
                 Err(error) => {
                     published.live.lacks(&error);
-                    published.failure.get_or_insert(error);
-                    continue;
+                    outcome.fails(error);
                 }
-            };
-            let (found, wait, failure) = target.bring(&self.client, found, distrusted, &wanted).await;
-            published.wait = published.wait.min(wait);
-            published.failure = published.failure.or(failure);
-            if target.backoff.last.is_some_and(|(at, _)| at.elapsed() < QUIET) {
-                let writers = named(&found.writers);
-                published.contested =
-                    Some(format!("the caBundle of {} is also written by {writers}", target.configuration));
             }
-            published.live.bundles.extend(found.bundles);
         }
         published
     }
@@ -114,14 +108,15 @@ impl Target {
         written.is_some_and(|(_, pem)| x509::certificates(pem) != x509::certificates(&found.pem))
     }
 
-    /// The configuration as it is afterwards, how long a write is put off, and why one failed.
+    /// The configuration as it is afterwards.
     async fn bring(
         &mut self,
         client: &Client,
+        outcome: &mut Outcome,
         mut found: Found,
         distrusted: Option<Timestamp>,
         wanted: impl Fn(Vec<CertificateDer<'static>>) -> Vec<CertificateDer<'static>>,
-    ) -> (Found, Duration, Option<Error>) {
+    ) -> Found {
         for attempt in 1.. {
             let mut changes = Vec::new();
             for bundle in &found.bundles {
@@ -129,19 +124,19 @@ impl Target {
                 let wanted = wanted(holds.clone());
                 // In any order: it does not matter, and is no reason to write.
                 if holds.len() != wanted.len() || !wanted.iter().all(|it| holds.contains(it)) {
-                    let pem: String = wanted.iter().map(x509::to_pem).collect();
-                    changes.push((bundle.webhook.clone(), pem.into_bytes()));
+                    changes.push((bundle.webhook.clone(), x509::bundle(&wanted)));
                 }
             }
             if changes.is_empty() {
-                return (found, Duration::MAX, None);
+                break;
             }
             let undone = found.bundles.iter().any(|it| self.is_undone(it));
             let is_urgent = found.bundles.iter().any(|it| trusts_distrusted(it, distrusted));
             let (now, configuration) = (Instant::now(), &self.configuration);
             let wait = self.backoff.wait(now);
             if undone && !is_urgent && !wait.is_zero() {
-                return (found, wait, None);
+                outcome.wait = outcome.wait.min(wait);
+                break;
             }
             match bundle::write(client, configuration, &found, &changes).await {
                 Ok(patched) => {
@@ -154,18 +149,29 @@ impl Target {
                     }
                     self.written.retain(|(webhook, _)| changes.iter().all(|(changed, _)| changed != webhook));
                     self.written.extend(changes);
-                    return (patched, Duration::MAX, None);
+                    found = patched;
+                    break;
                 }
                 Err(error) if error.is_conflict() && attempt < ATTEMPTS => {
                     match bundle::read(client, configuration).await {
                         Ok(again) => found = again,
-                        Err(error) => return (found, Duration::MAX, Some(error)),
+                        Err(error) => {
+                            outcome.fails(error);
+                            break;
+                        }
                     }
                 }
-                Err(error) => return (found, Duration::MAX, Some(error)),
+                Err(error) => {
+                    outcome.fails(error);
+                    break;
+                }
             }
         }
-        (found, Duration::MAX, None)
+        if self.backoff.last.is_some_and(|(at, _)| at.elapsed() < QUIET) {
+            let writers = named(&found.writers);
+            outcome.remark = Some(format!("the caBundle of {} is also written by {writers}", self.configuration));
+        }
+        found
     }
 }
 

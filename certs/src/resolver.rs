@@ -17,7 +17,6 @@ impl Resolver {
         self.0.store(Some(certified));
     }
 
-    /// The certificate in service.
     pub fn current(&self) -> Option<Arc<CertifiedKey>> {
         self.0.load_full()
     }

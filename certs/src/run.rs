@@ -31,9 +31,6 @@ impl Program {
     }
 
     /// Address of `/healthz`, `/readyz` and `/metrics`.
-    ///
-    /// # Errors
-    /// When the system does not know it.
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.health.address()
     }

@@ -10,11 +10,12 @@ use futures::StreamExt as _;
 use futures::stream::SelectAll;
 use jiff::Timestamp;
 use kube::Client;
+use rustls_pki_types::CertificateDer;
 use tokio::sync::watch;
 use tracing::info;
 
 use crate::bundle::{self, Configuration, LiveBundle};
-use crate::gate::{Gate, Live};
+use crate::handover::{self, InService, Live};
 use crate::material::Serving;
 use crate::metrics::Metrics;
 use crate::source;
@@ -62,9 +63,17 @@ pub async fn serve(
         }
     };
     let mut rounds = Rounds::new(interval);
-    let gate = Gate::new(names.clone(), settle);
-    let mut server =
-        Server { resolver, names, gate, configurations, current: None, reloads: 0, was_trusted: false, metrics };
+    let mut server = Server {
+        resolver,
+        names,
+        settle,
+        configurations,
+        waiting: None,
+        current: None,
+        reloads: 0,
+        was_trusted: false,
+        metrics,
+    };
     loop {
         let now = Timestamp::now();
         let found = source::judge(&files.borrow().clone(), &server.names, now);
@@ -84,9 +93,12 @@ pub async fn serve(
 struct Server {
     resolver: Arc<Resolver>,
     names: Names,
-    gate: Gate,
+    /// How long API servers get to see a changed caBundle.
+    settle: Duration,
     /// Empty where somebody else sees to it that API servers trust the certificate.
     configurations: Vec<Configuration>,
+    /// The certificate that waits, and since when all live bundles have been seen to trust it.
+    waiting: Option<(CertificateDer<'static>, Timestamp)>,
     current: Option<Serving>,
     /// How often another certificate took the place of the one in service.
     reloads: u64,
@@ -113,26 +125,24 @@ impl Server {
 
     /// Puts the certificate into service when it is time. Returns when to look again.
     fn offer(&mut self, found: Option<Serving>, live: Option<&Live>, now: Timestamp) -> Duration {
-        let Some(found) = found else {
-            self.gate.withdraw();
-            return Duration::MAX;
-        };
+        let waiting = self.waiting.take();
+        let Some(found) = found else { return Duration::MAX };
         let expires = found.validity.not_after.duration_since(now).unsigned_abs();
         let current = self.current.as_ref();
         if current.is_some_and(|it| it.certificate() == found.certificate()) {
-            self.gate.withdraw();
             return expires;
         }
         // Where there is none yet, there is nothing to lose.
-        let wait = match live {
-            Some(live) if current.is_some() => self.gate.wait(current, &found, live, now),
-            _ => Duration::ZERO,
-        };
-        if !wait.is_zero() {
-            return wait;
+        if let (Some(live), Some(_), Some(certificate)) = (live, current, found.certificate()) {
+            let before = waiting.filter(|(it, _)| it == certificate).map(|(_, since)| since);
+            let since = handover::since(before, Some(live.trusts(&found, &self.names, now)), now);
+            let wait = InService::of(current, &found, live, &self.names, now).wait(since, self.settle, now);
+            if !wait.is_zero() {
+                self.waiting = since.map(|since| (certificate.clone(), since));
+                return wait;
+            }
         }
         self.resolver.serve(Arc::clone(&found.certified));
-        self.gate.withdraw();
         self.reloads += u64::from(current.is_some());
         info!(not_after = %found.validity.not_after, names = %found.names, "put a certificate into service");
         self.current = Some(found);

@@ -6,8 +6,8 @@
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use kube::Api;
 use kube::api::{ObjectMeta, PostParams};
+use kube::{Api, ResourceExt as _};
 use tracing::info;
 
 use crate::bundle::FIELD_MANAGER;
@@ -15,6 +15,40 @@ use crate::issue::{self, Usage};
 use crate::material::{Authority, CA_CERTIFICATES, CA_KEY, CERTIFICATE, Data, KEY, Material, Serving, with_new_leaf};
 use crate::policy::{self, Cause, Distrust};
 use crate::{Error, Lifetimes, Names};
+
+/// Annotation of the Secret with the CA: since when all caBundles have held that CA. Absent while they do not.
+pub const TRUSTED_SINCE: &str = "jobset.sigs.k8s.io/ca-trusted-since";
+/// The same for the Secrets that are mounted.
+pub const MOUNTED_SINCE: &str = "jobset.sigs.k8s.io/ca-mounted-since";
+
+/// Since when everybody has trusted the CA: API servers, and those who have Secrets mounted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Since {
+    pub(crate) bundles: Option<Timestamp>,
+    pub(crate) mounts: Option<Timestamp>,
+}
+
+impl Since {
+    fn of(secret: &Secret) -> Self {
+        let time = |annotation| secret.annotations().get(annotation)?.parse().ok();
+        Self { bundles: time(TRUSTED_SINCE), mounts: time(MOUNTED_SINCE) }
+    }
+
+    /// Nobody trusts a CA yet that takes the place of the one in the Secret.
+    fn forget_other_than(secret: &mut Secret, data: &Data) {
+        let stored = secret.data.as_ref().and_then(|it| it.get(CA_CERTIFICATES));
+        if stored != data.get(CA_CERTIFICATES) {
+            Self::default().note(secret);
+        }
+    }
+
+    fn note(self, secret: &mut Secret) {
+        for (annotation, since) in [(TRUSTED_SINCE, self.bundles), (MOUNTED_SINCE, self.mounts)] {
+            secret.annotations_mut().remove(annotation);
+            secret.annotations_mut().extend(since.map(|since| (annotation.to_owned(), since.to_string())));
+        }
+    }
+}
 
 /// A certificate to be issued.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,10 +69,24 @@ pub(crate) struct State {
     pub(crate) candidates: Vec<(Serving, Data)>,
     /// CAs from before this time are not trusted.
     pub(crate) distrusted: Option<Timestamp>,
+    /// As its annotations say.
+    pub(crate) since: Since,
+    /// The Secret itself.
+    secret: Option<Secret>,
     /// What somebody should look at before long.
     pub(crate) remark: Option<String>,
     /// When to look again at the latest.
     pub(crate) until: Timestamp,
+}
+
+impl State {
+    /// Notes since when the CA is trusted, so that a restart of this program does not begin to wait once more.
+    pub(crate) async fn note(&mut self, secrets: &Api<Secret>, name: &str, since: Since) -> Result<(), Error> {
+        self.since = since;
+        let mut secret = self.secret.clone().unwrap_or_default();
+        since.note(&mut secret);
+        write(secrets, name, Some(secret), Data::new()).await.map(drop)
+    }
 }
 
 /// Entries of this certificate and of its key in the Secret with the CA.
@@ -95,7 +143,8 @@ fn issue_what_is_due(
         candidates.push((serving, of_leaf));
     }
     let remark = distrust.remark.clone();
-    Ok((data, State { authority, candidates, distrusted, remark, until }, causes))
+    let state = State { authority, candidates, distrusted, since: Since::default(), secret: None, remark, until };
+    Ok((data, state, causes))
 }
 
 /// Reads the Secret with the CA, and fills it where something is due.
@@ -113,11 +162,16 @@ pub(crate) async fn ensure(
     let distrust = found.as_ref().map(|it| Distrust::of(it, now)).unwrap_or_default();
     let data = found.as_ref().and_then(|it| it.data.clone()).unwrap_or_default();
     let (data, state, causes) = issue_what_is_due(data, leaves, lifetimes, &distrust, now)?;
+    let mut secret = found;
     if !causes.is_empty() {
-        write(secrets, name, found, data).await?;
+        if let Some(secret) = &mut secret {
+            Since::forget_other_than(secret, &data);
+        }
+        secret = Some(write(secrets, name, secret, data).await?);
         info!(secret = name, causes = causes.join(", "), "issued certificates");
     }
-    Ok(state)
+    let since = secret.as_ref().map(Since::of).unwrap_or_default();
+    Ok(State { since, secret, ..state })
 }
 
 /// The Secret, if it exists.
@@ -125,8 +179,13 @@ pub(crate) async fn read(secrets: &Api<Secret>, name: &str) -> Result<Option<Sec
     secrets.get_opt(name).await.map_err(|source| Error::ReadSecret { secret: name.to_owned(), source })
 }
 
-/// Adds this to the Secret, if it is still the one that was read.
-pub(crate) async fn write(secrets: &Api<Secret>, name: &str, found: Option<Secret>, data: Data) -> Result<(), Error> {
+/// Adds this to the Secret, if it is still the one that was read, and returns it as it is now.
+pub(crate) async fn write(
+    secrets: &Api<Secret>,
+    name: &str,
+    found: Option<Secret>,
+    data: Data,
+) -> Result<Secret, Error> {
     let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
     let written = if let Some(mut secret) = found {
         // The resourceVersion that was read goes along: the API server refuses the write if it is not the latest.
@@ -136,7 +195,7 @@ pub(crate) async fn write(secrets: &Api<Secret>, name: &str, found: Option<Secre
         let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
         secrets.create(&params, &Secret { metadata, data: Some(data), ..Secret::default() }).await
     };
-    written.map(drop).map_err(|source| Error::WriteSecret { secret: name.to_owned(), source })
+    written.map_err(|source| Error::WriteSecret { secret: name.to_owned(), source })
 }
 
 #[cfg(test)]
@@ -169,7 +228,25 @@ mod tests {
     }
 
     #[test]
-    fn every_leaf_gets_a_certificate_of_one_ca_and_nothing_is_issued_twice() {
+    fn times_of_trust_are_read_as_they_were_noted() {
+        let mut secret = Secret::default();
+        assert_eq!(Since::of(&secret), Since::default());
+        for since in [Since { bundles: Some(NOW), mounts: None }, Since { bundles: None, mounts: Some(NOW) }] {
+            since.note(&mut secret);
+            assert_eq!(Since::of(&secret), since);
+        }
+        let data = Data::from([(CA_CERTIFICATES.to_owned(), ByteString(b"another".to_vec()))]);
+        secret.data = Some(data.clone());
+        Since::forget_other_than(&mut secret, &data);
+        assert_eq!(Since::of(&secret).mounts, Some(NOW), "the CA is the same");
+        Since::forget_other_than(&mut secret, &Data::new());
+        assert_eq!(Since::of(&secret), Since::default(), "nobody trusts another CA yet");
+        secret.annotations_mut().insert(TRUSTED_SINCE.to_owned(), "yesterday".to_owned());
+        assert_eq!(Since::of(&secret).bundles, None, "not yet, in case of doubt");
+    }
+
+    #[test]
+    fn all_leaves_have_one_ca_and_are_issued_once() {
         let (data, state, causes) = ensure(&Data::new(), None);
         assert_eq!(causes.len(), 4, "{causes:?}");
         assert_eq!(
@@ -209,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_older_versions_have_stored_is_kept_and_a_distrusted_ca_is_replaced_with_all_it_has_signed() {
+    fn older_state_is_kept_and_distrusted_ca_replaced_with_leaves() {
         let authority = issue::authority(NOW - jiff::SignedDuration::from_secs(60), &Lifetimes::default()).unwrap();
         let old = with_new_serving(&authority, &leaves()[0].names, NOW, &Lifetimes::default()).unwrap();
         let (data, ..) = ensure(&old, None);

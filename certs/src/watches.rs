@@ -5,7 +5,6 @@ use std::time::Duration;
 use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 use futures::Stream;
 use futures::stream::{BoxStream, SelectAll, StreamExt as _};
-use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::api::core::v1::Secret;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, watch_object};
@@ -21,18 +20,8 @@ const FIRST_BACKOFF: Duration = Duration::from_millis(500);
 
 /// Emits whenever one of the configurations may have changed.
 pub(crate) fn configurations(client: &Client, configurations: &[Configuration]) -> SelectAll<BoxStream<'static, ()>> {
-    let mut changes = SelectAll::new();
-    for configuration in configurations {
-        changes.push(match configuration {
-            Configuration::Validating(name) => {
-                signal(watch_object(Api::<ValidatingWebhookConfiguration>::all(client.clone()), name))
-            }
-            Configuration::Mutating(name) => {
-                signal(watch_object(Api::<MutatingWebhookConfiguration>::all(client.clone()), name))
-            }
-        });
-    }
-    changes
+    let watched = |it: &Configuration| signal(watch_object(it.api(client.clone()), it.name()));
+    configurations.iter().map(watched).collect()
 }
 
 /// Emits whenever the Secret may have changed.

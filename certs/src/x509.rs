@@ -19,9 +19,7 @@ use crate::issue::Usage;
 /// From when until when a certificate is valid, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validity {
-    /// First moment.
     pub not_before: Timestamp,
-    /// Last moment.
     pub not_after: Timestamp,
 }
 
@@ -41,6 +39,11 @@ pub(crate) fn certificates(pem: &[u8]) -> Vec<CertificateDer<'static>> {
 pub(crate) fn to_pem(certificate: &CertificateDer<'_>) -> String {
     let config = EncodeConfig::new().set_line_ending(LineEnding::LF);
     pem::encode_config(&Pem::new("CERTIFICATE", certificate.to_vec()), config)
+}
+
+/// Certificates as the content of a file or caBundle.
+pub(crate) fn bundle(certificates: &[CertificateDer<'_>]) -> Vec<u8> {
+    certificates.iter().map(to_pem).collect::<String>().into_bytes()
 }
 
 /// A parsed certificate's properties.

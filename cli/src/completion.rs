@@ -45,9 +45,6 @@ enum NameOf {
 type LookUp = fn(&GlobalArgs, NameOf) -> Vec<String>;
 
 /// The completion script for a shell.
-///
-/// # Errors
-/// If clap does not support the shell.
 pub fn script(shell: Shell) -> Result<String, Error> {
     if shell == Shell::Kubectl {
         return Ok(KUBECTL.to_owned());
@@ -167,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn kubectl_asks_for_option_gets_options_of_command_and_global_ones() {
+    fn completion_of_option_lists_command_and_global_options() {
         let text = answer(&["status", "--"]);
         let has = |name: &str| text.lines().any(|line| line == name);
         assert!(has("--pods") && has("--watch") && has("--namespace") && has("--help"), "{text}");

@@ -12,39 +12,25 @@ pub enum Error {
         "cannot use the kubeconfig: {0}; see `kubectl config view`, or name another with --kubeconfig or --context"
     )]
     Kubeconfig(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The JobSet does not exist.
     #[error("there is no JobSet {name} in namespace {namespace}; `kubectl jobset status -A` lists all JobSets")]
-    NotFound {
-        /// Name asked for.
-        name: String,
-        /// Namespace looked at.
-        namespace: String,
-    },
+    NotFound { name: String, namespace: String },
     /// The API server does not serve the kind JobSet.
     #[error("the cluster has no kind JobSet ({group}): install the CustomResourceDefinition of JobSet", group = jobset_api::GROUP)]
     NoKind,
-    /// A request failed.
     #[error("cannot {what}: {}", cause(.source))]
     Request {
-        /// The request.
         what: String,
-        /// The cause.
         #[source]
         source: Box<kube::Error>,
     },
-    /// A file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
-        /// The file.
         path: PathBuf,
-        /// The cause.
         #[source]
         source: std::io::Error,
     },
-    /// The path of a manifest is a URL.
     #[error("URLs are not read: download the manifest, as in `curl -L {0} | kubectl jobset validate -f -`")]
     Url(String),
-    /// A folder contains no manifest.
     #[error("{} contains no file that ends in .yaml, .yml or .json", .0.display())]
     EmptyFolder(PathBuf),
     /// The page's port cannot be used.
@@ -53,7 +39,6 @@ pub enum Error {
     )]
     Listen {
         port: u16,
-        /// The cause.
         #[source]
         source: std::io::Error,
     },
@@ -66,12 +51,10 @@ pub enum Error {
     /// Ctrl-C, or SIGINT.
     #[error("interrupted")]
     Interrupted,
-    /// A report cannot be serialized.
     #[error("cannot write the report as {format}: {message}")]
     Serialize {
         /// JSON or YAML.
         format: &'static str,
-        /// The cause.
         message: String,
     },
 }

@@ -3,9 +3,6 @@
 use jobset_api::{GROUP, VERSION, is_dns1123_label, is_dns1123_subdomain};
 
 /// The name of a JobSet. As for `kubectl`, the kind may come first: `jobset/NAME`.
-///
-/// # Errors
-/// If the kind is another one, or the name is not a DNS subdomain.
 pub fn jobset(text: &str) -> Result<String, String> {
     let name = match text.split_once('/') {
         Some((kind, name)) if is_kind(kind) => name,
@@ -21,9 +18,6 @@ pub fn jobset(text: &str) -> Result<String, String> {
 }
 
 /// The name of a namespace.
-///
-/// # Errors
-/// If the name is not a DNS label.
 pub fn namespace(text: &str) -> Result<String, String> {
     if is_dns1123_label(text) {
         return Ok(text.to_owned());

@@ -16,9 +16,6 @@ use crate::validate::{AdmissionSettings, Outcome};
 use crate::{completion, explain, restarts, status, ui, validate, wait};
 
 /// Runs a command.
-///
-/// # Errors
-/// If the command fails. The error's text is for standard error.
 pub fn run(cli: Cli) -> Result<Exit, Error> {
     let screen = Screen::new(cli.global.color);
     match cli.command {

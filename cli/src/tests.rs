@@ -1,6 +1,7 @@
 //! The output of commands for the cases of `cases/`: each file has documents with objects of a cluster, and the command lines.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use clap::Parser as _;
 use jobset_api::{JobSet, labels};
@@ -166,9 +167,9 @@ impl Case {
 
     fn facts(&self, templates: &Templates, now: Timestamp) -> Facts {
         Facts {
-            jobset: templates.patched("jobset", &[&Value::Object(self.jobset.clone())]),
-            jobs: self.jobs.iter().map(|job| templates.job(job)).collect(),
-            pods: self.pods.iter().flat_map(|pods| templates.pods(pods)).collect(),
+            jobset: Arc::new(templates.patched("jobset", &[&Value::Object(self.jobset.clone())])),
+            jobs: self.jobs.iter().map(|job| Arc::new(templates.job(job))).collect(),
+            pods: self.pods.iter().flat_map(|pods| templates.pods(pods)).map(Arc::new).collect(),
             refusals: templates.all("refusal", &self.refusals),
             leader: leader(self.leases.as_deref(), templates, now),
             nodes: self.nodes.as_ref().map(|nodes| templates.all("node", nodes)),
@@ -235,12 +236,12 @@ fn reports_of_mirrored_objects_equal_those_of_whole_ones() {
         for document in serde_yaml_ng::Deserializer::from_str(&std::fs::read_to_string(path).unwrap()) {
             let case = Case::deserialize(document).unwrap();
             let facts = case.facts(&templates, "2026-11-22T10:00:00Z".parse().unwrap());
-            let (mut mirror, key) = mirrored(&facts);
-            let tree = mirror.jobset(&key).unwrap().tree(None);
-            assert_eq!(tree, Some(status::report(&facts.jobset, &facts.jobs, &facts.pods, None)), "{}", case.title);
-            let around = Facts { jobset: JobSet::default(), jobs: Vec::new(), pods: Vec::new(), ..facts.clone() };
-            let explanation = mirror.with_facts(&key, around, explain);
-            assert_eq!(explanation, Some(explain(&facts)), "{}", case.title);
+            let (mirror, key) = mirrored(&facts);
+            let observed = mirror.jobset(&key).unwrap();
+            let tree = observed.tree();
+            assert_eq!(tree, status::report(&facts.jobset, &facts.jobs, &facts.pods, None), "{}", case.title);
+            let around = Facts { jobset: Arc::default(), jobs: Vec::new(), pods: Vec::new(), ..facts.clone() };
+            assert_eq!(explain(&observed.facts(around)), explain(&facts), "{}", case.title);
         }
     });
 }
@@ -250,12 +251,12 @@ fn mirrored(facts: &Facts) -> (Mirror, JobSetKey) {
     let key = JobSetKey::new("ml", facts.jobset.metadata.name.clone().unwrap());
     let label = || (labels::JOBSET_NAME.to_owned(), key.name.clone());
     let mut mirror = Mirror::default();
-    mirror.apply(WatchEvent::JobSet(Event::Apply(facts.jobset.clone())));
-    for mut job in facts.jobs.clone() {
+    mirror.apply(WatchEvent::JobSet(Event::Apply(JobSet::clone(&facts.jobset))));
+    for mut job in facts.jobs.iter().map(|job| PartialJob::clone(job)) {
         job.metadata.labels.get_or_insert_default().extend([label()]);
         mirror.apply(WatchEvent::Job(Event::Apply(job)));
     }
-    for mut pod in facts.pods.clone() {
+    for mut pod in facts.pods.iter().map(|pod| PartialPod::clone(pod)) {
         pod.metadata.labels.get_or_insert_default().extend([label()]);
         mirror.apply(WatchEvent::Pod(Event::Apply(pod)));
     }

@@ -12,7 +12,7 @@ use crate::fixture::{Space, expect, in_place};
 const RACK: &str = "example.com/rack";
 
 #[tokio::test]
-async fn silent_agent_without_permission_is_named_until_it_has_its_role() -> Result<()> {
+async fn agent_without_permission_is_named_until_role_exists() -> Result<()> {
     let space = Space::new("silent").await?;
     let roles: Api<ClusterRole> = Api::all(space.client.clone());
     let role = json!({"metadata": {"name": "jobset-agent"}, "rules": [

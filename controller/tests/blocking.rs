@@ -55,7 +55,7 @@ fn is_of_the_new_attempt(event: &WatchEvent<Job>) -> bool {
 }
 
 #[tokio::test]
-async fn blocking_recreate_creates_no_job_before_the_last_pod_of_the_old_attempt_is_gone() -> Result<()> {
+async fn blocking_recreate_waits_for_last_pod_of_old_attempt() -> Result<()> {
     let space = Space::new("blocking-recreate").await?;
     let slow = with_a_slow_pod(&space).await?;
     let (mut jobs, mut pods) = (events(&space.jobs()).await?, events(&space.all_pods()).await?);

@@ -36,7 +36,7 @@ async fn keys_of(space: &Space, job: &Job) -> Result<BTreeMap<String, String>> {
 }
 
 #[tokio::test]
-async fn jobs_and_pods_carry_the_labels_and_annotations_of_the_go_jobset() -> Result<()> {
+async fn jobs_and_pods_have_labels_and_annotations_of_go_jobset() -> Result<()> {
     let space = Space::new("group-names").await?;
     let mut manifest = feature("group-names")?;
     // One Pod each is enough.
@@ -85,7 +85,7 @@ async fn jobs_and_pods_carry_the_labels_and_annotations_of_the_go_jobset() -> Re
 }
 
 #[tokio::test]
-async fn labels_and_annotations_of_the_templates_stay_and_a_pod_says_its_priority() -> Result<()> {
+async fn template_labels_and_annotations_stay_and_priority_is_shown() -> Result<()> {
     let space = Space::new("templates").await?;
     let classes: Api<PriorityClass> = Api::all(space.client.clone());
     let class = json!({"metadata": {"name": "templates-low"}, "value": -7});
@@ -115,7 +115,7 @@ async fn service(space: &Space, name: &str) -> Result<Value> {
 }
 
 #[tokio::test]
-async fn the_service_is_headless_and_named_as_the_jobset_unless_the_network_options_say_otherwise() -> Result<()> {
+async fn service_is_headless_and_named_by_network_options() -> Result<()> {
     let space = Space::new("network").await?;
     let port = json!({"template": {"spec": {"template": {"spec": {"containers": [
         {"name": "worker", "image": "none", "ports": [{"containerPort": 8476}]}]}}}}});

@@ -32,7 +32,7 @@ async fn delete(space: &Space, jobset: &str) -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_claim_that_shall_be_deleted_is_mounted_by_all_pods_and_goes_with_the_jobset() -> Result<()> {
+async fn claim_to_delete_is_mounted_and_goes_with_jobset() -> Result<()> {
     let space = Space::new("claims-delete").await?;
     let uid = space.create(feature("volume-claims-delete")?).await?.uid();
     for job in ["volume-claims-delete-workers-0", "volume-claims-delete-workers-1"] {
@@ -56,7 +56,7 @@ async fn a_claim_that_shall_be_deleted_is_mounted_by_all_pods_and_goes_with_the_
 }
 
 #[tokio::test]
-async fn a_claim_that_shall_be_retained_outlives_the_jobset_and_is_found_by_the_next_one() -> Result<()> {
+async fn retained_claim_outlives_jobset_and_serves_next_one() -> Result<()> {
     let space = Space::new("claims-retain").await?;
     let name = "data-volume-claims-retain";
     space.create(feature("volume-claims-retain")?).await?;

@@ -7,7 +7,7 @@ use crate::fixture::Space;
 use crate::jobsets::{group, jobset, with};
 
 #[tokio::test]
-async fn job_whose_pods_are_ending_is_counted_nowhere_until_it_has_ended() -> Result<()> {
+async fn job_with_terminating_pods_is_counted_at_its_end() -> Result<()> {
     let space = Space::new("about-to-end").await?;
     let first = json!({"template": {"spec": {"successPolicy": {"rules": [{"succeededIndexes": "0"}]}}}});
     space.create(jobset("succeeds", &[with(group("w", 1, 2), &first)])).await?;

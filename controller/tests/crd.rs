@@ -7,7 +7,7 @@ use crate::fixture::Vacant;
 use crate::jobsets::{group, jobset};
 
 #[tokio::test]
-async fn a_crd_that_is_not_there_is_named_and_waited_for() -> Result<()> {
+async fn missing_crd_is_named_and_waited_for() -> Result<()> {
     let vacant = Vacant::start().await?;
     install::kubectl(vacant.plane(), &["delete", "crd", "jobsets.jobset.x-k8s.io"]).await?;
     let fixture = vacant.start_controller(&[])?;
@@ -19,7 +19,7 @@ async fn a_crd_that_is_not_there_is_named_and_waited_for() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_stale_crd_is_named_with_what_it_would_drop_and_nothing_is_done() -> Result<()> {
+async fn stale_crd_is_named_with_dropped_fields_nothing_is_done() -> Result<()> {
     let vacant = Vacant::start().await?;
     let status = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties";
     let patch =

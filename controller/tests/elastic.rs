@@ -22,7 +22,7 @@ async fn assert_nothing_failed(space: &Space) -> Result<()> {
 }
 
 #[tokio::test]
-async fn more_and_fewer_pods_come_and_go_while_the_others_run_on() -> Result<()> {
+async fn resize_adds_and_removes_pods_while_others_run() -> Result<()> {
     let space = Space::new("elastic-pods").await?;
     // Any failure that is counted would fail the JobSet.
     let policy = json!({"spec": {"failurePolicy": {"maxRestarts": 0}}});

@@ -102,7 +102,7 @@ async fn lease(fixture: &Fixture) -> Result<LeaseSpec> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flood_of_connections_delays_no_reconciliation_no_lease_and_no_probe() -> Result<()> {
+async fn connection_flood_delays_no_reconciliation_lease_or_probe() -> Result<()> {
     let fixture = Fixture::start_with(&["--metrics-secure=true", "--leader-elect-retry-period=500ms"]).await?;
     let controller = &fixture.controller;
     controller.logged("leading").await?;

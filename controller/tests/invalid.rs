@@ -80,7 +80,7 @@ async fn stored_jobset_that_admission_refuses_is_carried_out() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_cannot_be_carried_out_is_named_and_nothing_of_it_is_made_while_others_go_on() -> Result<()> {
+async fn invalid_jobset_is_named_creates_nothing_others_go_on() -> Result<()> {
     let space = Space::new("invalid").await?;
     let bad = bad();
     for (jobset, _) in &bad {

@@ -93,7 +93,7 @@ impl Space {
 }
 
 #[tokio::test]
-async fn evicted_and_admitted_to_another_flavor_its_pods_carry_that_one_alone() -> Result<()> {
+async fn readmitted_workload_has_labels_of_new_flavor_alone() -> Result<()> {
     let space = Space::new("kueue").await?;
     space.create(with(jobset("train", &groups()), &json!({"spec": {"suspend": true}}))).await?;
     space.is_given_back().await?;

@@ -58,7 +58,7 @@ async fn changed_hands(fixture: &Fixture, before: &LeaseSpec) -> Result<LeaseSpe
 }
 
 #[tokio::test]
-async fn a_standby_is_ready_writes_nothing_and_takes_over_once_the_lease_of_a_killed_leader_expires() -> Result<()> {
+async fn standby_writes_nothing_and_leads_after_lease_expires() -> Result<()> {
     let Pair { fixture, standby } = Pair::start(&IMPATIENT).await?;
     fixture.create(in_place("first", 1, 1)).await?;
     fixture.pods("first", 1, "0").await?;
@@ -90,7 +90,7 @@ async fn a_standby_is_ready_writes_nothing_and_takes_over_once_the_lease_of_a_ki
 }
 
 #[tokio::test]
-async fn a_leader_that_is_told_to_stop_hands_over_at_once() -> Result<()> {
+async fn stopping_leader_hands_over_at_once() -> Result<()> {
     let Pair { mut fixture, standby } = Pair::start(&PATIENT).await?;
     let before = lease(&fixture).await?;
     // Another version than the leader knows, as by a renewal whose answer it does not wait for.
@@ -247,7 +247,7 @@ enum Step {
 }
 
 #[tokio::test]
-async fn a_recreation_is_counted_once_and_carried_out_whenever_the_leader_is_killed() -> Result<()> {
+async fn recreation_counts_once_whenever_leader_is_killed() -> Result<()> {
     let mut pair = Pair::start(&IMPATIENT).await?;
     pair.fixture.create(recreated("train", &json!({"maxRestarts": 9}), &[("w", 2)])).await?;
     for (restart, step) in (1..).zip([Step::Failure, Step::Count, Step::Deletion, Step::Creation]) {

@@ -50,7 +50,7 @@ fn every_manifest_is_in_the_table() -> Result<()> {
 }
 
 #[tokio::test]
-async fn every_manifest_makes_the_jobs_and_pods_that_it_says_and_applied_again_changes_nothing() -> Result<()> {
+async fn every_manifest_creates_its_jobs_and_applies_idempotently() -> Result<()> {
     let space = Space::new("manifests").await?;
     let apply = PatchParams::apply("kubectl");
     let mut generations = Vec::new();

@@ -25,7 +25,7 @@ async fn set_ready(fixture: &Fixture, pod: &Pod, ready: bool) -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_restart_in_place_is_measured_and_a_deleted_jobset_leaves_no_series() -> Result<()> {
+async fn in_place_restart_is_measured_deleted_jobset_leaves_no_series() -> Result<()> {
     let fixture = Fixture::start().await?;
     let program = &fixture.controller;
     fixture.create(in_place("train", 2, 1)).await?;
@@ -108,7 +108,7 @@ async fn shows(program: &Program, wanted: &[(&str, f64)]) -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_state_of_each_jobset_is_shown_by_the_leader_for_as_long_as_it_is_there() -> Result<()> {
+async fn leader_shows_state_of_each_existing_jobset() -> Result<()> {
     let fixture = Fixture::start_with(&["--metrics-per-jobset"]).await?;
     let leader = &fixture.controller;
     let of_group =

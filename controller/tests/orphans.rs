@@ -28,7 +28,7 @@ impl Space {
 }
 
 #[tokio::test]
-async fn an_own_job_with_broken_labels_is_named_and_left_alone_and_counts_again_once_they_are_mended() -> Result<()> {
+async fn own_job_with_broken_labels_is_named_until_mended() -> Result<()> {
     let space = Space::new("broken-labels").await?;
     space.create(jobset("train", &[group("w", 4, 1)])).await?;
     space.pods("train", 4, "0").await?;
@@ -60,7 +60,7 @@ async fn an_own_job_with_broken_labels_is_named_and_left_alone_and_counts_again_
 }
 
 #[tokio::test]
-async fn a_job_with_the_labels_of_a_jobset_that_does_not_own_it_is_left_alone_even_at_the_end() -> Result<()> {
+async fn foreign_job_with_our_labels_is_left_alone() -> Result<()> {
     let space = Space::new("foreign-owner").await?;
     let owner = space.create(jobset("owner", &[group("w", 1, 1)])).await?;
     space.create(jobset("train", &[group("w", 1, 1)])).await?;

@@ -22,7 +22,7 @@ fn epochs(jobset: &JobSet) -> (i32, i32, i32) {
 }
 
 #[tokio::test]
-async fn an_api_server_that_restarts_in_the_middle_of_a_restart_costs_few_lines_and_no_count() -> Result<()> {
+async fn api_server_restart_during_restart_in_place_costs_no_count() -> Result<()> {
     let fixture = Fixture::start_with(&PATIENT).await?;
     fixture.create(in_place("train", 2, 9)).await?;
     let pods = fixture.pods("train", 2, "0").await?;
@@ -55,7 +55,7 @@ async fn an_api_server_that_restarts_in_the_middle_of_a_restart_costs_few_lines_
 }
 
 #[tokio::test]
-async fn an_api_server_that_restarts_in_the_middle_of_a_recreation_costs_no_count() -> Result<()> {
+async fn api_server_restart_during_recreation_costs_no_count() -> Result<()> {
     let fixture = Fixture::start_with(&PATIENT).await?;
     fixture.create(recreated("train", &json!({"maxRestarts": 9}), &[("w", 2)])).await?;
     let pods = fixture.pods("train", 2, "0").await?;
@@ -79,7 +79,7 @@ async fn an_api_server_that_restarts_in_the_middle_of_a_recreation_costs_no_coun
 }
 
 #[tokio::test]
-async fn a_request_that_is_too_much_is_made_again_when_the_api_server_says_so() -> Result<()> {
+async fn throttled_request_is_retried_after_time_of_api_server() -> Result<()> {
     let fixture = Fixture::start().await?;
     // One Job after the other: what comes in between is answered with 429 and Retry-After.
     let level = json!({

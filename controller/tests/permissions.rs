@@ -41,7 +41,7 @@ async fn may(space: &Space, account: &str, verb: &str, group: &str, resource: &s
 }
 
 #[tokio::test]
-async fn injected_agents_get_a_role_that_the_controller_does_not_hold() -> Result<()> {
+async fn agents_get_role_that_controller_does_not_hold() -> Result<()> {
     let fixture = Fixture::start().await?;
     permit_agents(&fixture.plane).await?;
     let controller = format!("{NAMESPACE}:jobset-controller");
@@ -85,7 +85,7 @@ async fn injected_agents_get_a_role_that_the_controller_does_not_hold() -> Resul
 }
 
 #[tokio::test]
-async fn role_is_given_only_while_the_policy_that_confines_agents_is_in_force() -> Result<()> {
+async fn role_is_bound_only_while_agent_policy_is_enforced() -> Result<()> {
     let fixture = Fixture::start().await?;
     fixture.create(injected("train", "default")).await?;
     let condition = fixture.condition("train", CHILD_REFUSED, "True").await?;
@@ -165,7 +165,7 @@ async fn another_role_is_refused_named_and_holds_up_nobody() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_role_binding_of_somebody_else_is_named_and_left_alone() -> Result<()> {
+async fn foreign_role_binding_is_named_and_left_alone() -> Result<()> {
     let fixture = Fixture::start().await?;
     permit_agents(&fixture.plane).await?;
     let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"});

@@ -70,7 +70,7 @@ impl Space {
 }
 
 #[tokio::test]
-async fn only_followers_that_were_sent_to_another_rack_than_their_leaders_go() -> Result<()> {
+async fn followers_in_another_rack_than_leader_are_deleted() -> Result<()> {
     let space = Space::new("only-mismatched").await?;
     let pods = train(&space, 4).await?;
     let [leader, right, wrong, waiting] = &pods[..] else { unreachable!() };

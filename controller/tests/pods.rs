@@ -61,7 +61,7 @@ async fn a_pod_whose_epoch_cannot_become_valid_is_replaced() -> Result<()> {
 #[case::recreate("Recreate", "TerminatingOrFailed")]
 #[case::in_place("InPlaceRestart", "Failed")]
 #[tokio::test]
-async fn a_pod_on_a_node_that_is_unreachable_for_long_goes_without_its_kubelet(
+async fn pod_on_unreachable_node_is_deleted_without_kubelet(
     #[case] strategy: &str,
     #[case] replacement: &str,
 ) -> Result<()> {

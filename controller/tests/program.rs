@@ -4,6 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 
 use anyhow::{Context, Result};
+use clap::Parser as _;
+use jobset_controller::args::Args;
+use jobset_controller::run::work;
+use jobset_controller::shell::Health;
 use jobset_harness::wait::{self, Check};
 use jobset_harness::{ControlPlane, install, paths};
 use kube::Config;
@@ -13,6 +17,8 @@ use serde_yaml_ng::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 use crate::fixture::LIMIT;
 
@@ -43,9 +49,6 @@ pub(crate) async fn apply(plane: &ControlPlane, manifests: &[&str]) -> Result<()
     Ok(())
 }
 
-/// An annotation of JobSets on which the controller panics. Shipped builds do not know the variable that names it.
-pub(crate) const PANICS: &str = "test.jobset.sigs.k8s.io/panics";
-
 /// The configuration of its client.
 pub(crate) async fn client_config(plane: &ControlPlane) -> Result<Config> {
     let kubeconfig = Kubeconfig::read_from(kubeconfig(plane))?;
@@ -62,6 +65,19 @@ pub(crate) async fn start_beside(plane: &ControlPlane, name: &str, arguments: &[
     let config = kubeconfig(plane);
     let env = [("KUBECONFIG", &*config.to_string_lossy()), ("POD_NAMESPACE", NAMESPACE)];
     plane.start_program(name, program, &[&LISTEN[..], &[INSECURE], arguments].concat(), &env).await
+}
+
+/// Runs a controller in this process, which calls `health` before each plan. It ends with the token.
+pub(crate) async fn run_here(
+    plane: &ControlPlane,
+    health: &Health,
+    arguments: &[&str],
+) -> Result<(CancellationToken, JoinHandle<Result<()>>)> {
+    let of_election = format!("--leader-elect-resource-namespace={NAMESPACE}");
+    let all = [&["jobset-controller"][..], &LISTEN, &[INSECURE, &of_election], arguments].concat();
+    let (config, stop) = (client_config(plane).await?, CancellationToken::new());
+    let ended = tokio::spawn(work(Args::try_parse_from(all)?, config, health.clone(), stop.clone()));
+    Ok((stop, ended))
 }
 
 /// Any free ports.
@@ -86,7 +102,6 @@ impl Program {
             .args(arguments)
             .env("KUBECONFIG", kubeconfig(plane))
             .env("POD_NAMESPACE", NAMESPACE)
-            .env("JOBSET_TEST_PANIC_ANNOTATION", PANICS)
             .stdin(Stdio::null())
             .stderr(std::fs::File::create(&log)?)
             .kill_on_drop(true)

@@ -17,7 +17,7 @@ const JOBS: usize = 40;
 const AT_ONCE: f64 = 32.0;
 
 #[tokio::test]
-async fn a_template_that_is_refused_costs_one_request_each_time_and_one_event() -> Result<()> {
+async fn rejected_template_costs_one_request_and_one_event() -> Result<()> {
     let fixture = Fixture::start().await?;
     let no_containers = json!({"template": {"spec": {"template": {"spec": {"containers": []}}}}});
     fixture.create(jobset("train", &[with(group("w", JOBS, 1), &no_containers)])).await?;

@@ -61,7 +61,7 @@ async fn successor(fixture: &Fixture, failed: &Pod) -> Result<Pod> {
 }
 
 #[tokio::test]
-async fn failed_pod_is_released_and_its_successor_has_no_back_off() -> Result<()> {
+async fn released_failed_pod_has_successor_without_back_off() -> Result<()> {
     let fixture = Fixture::start().await?;
     let failed = fails(&fixture).await?;
     let successor = successor(&fixture, &failed).await?;
@@ -74,7 +74,7 @@ async fn failed_pod_is_released_and_its_successor_has_no_back_off() -> Result<()
 }
 
 #[tokio::test]
-async fn missing_right_to_patch_pods_is_named_and_restart_goes_on() -> Result<()> {
+async fn missing_patch_permission_is_named_and_restart_goes_on() -> Result<()> {
     let fixture = Fixture::start().await?;
     let rules = kubectl(&fixture.plane, &["get", "clusterrole", "jobset-controller", "-o", "json"]).await?;
     let mut role: Value = serde_json::from_slice(&rules.stdout)?;
@@ -151,7 +151,7 @@ fn assert_denied(what: &str, answer: kube::Result<Value>, reason: &str) {
 }
 
 #[tokio::test]
-async fn stolen_controller_releases_failed_pods_of_jobsets_and_changes_no_other() -> Result<()> {
+async fn stolen_controller_releases_only_failed_pods_of_jobsets() -> Result<()> {
     let space = Space::new("stolen-controllers").await?;
     let (thief, owner) = (thief(&space).await?, unmanaged_job(&space).await?);
     let of_jobset = || json!({"jobset.sigs.k8s.io/jobset-name": "train"});

@@ -36,7 +36,7 @@ async fn suspended(space: &Space, name: &str) -> Result<()> {
 }
 
 #[tokio::test]
-async fn resources_of_a_suspended_jobset_are_those_of_its_pods_after_the_resume() -> Result<()> {
+async fn resources_changed_while_suspended_reach_resumed_pods() -> Result<()> {
     let fixture = Fixture::start_with(&[ON]).await?;
     fixture.create(in_place("train", 1, 9)).await?;
     let pods = fixture.pods("train", 1, "0").await?;

@@ -43,7 +43,7 @@ fn admitted(jobset_uid: &str, annotations: &Value, pod: &Value) -> Result<Job> {
 }
 
 #[tokio::test]
-async fn resumed_job_forgets_its_last_admission_and_keeps_what_others_added() -> Result<()> {
+async fn resumed_job_drops_last_admission_keeps_foreign_fields() -> Result<()> {
     let plane = ControlPlane::start().await?;
     install::crd(&plane).await?;
     let jobs: Api<Job> = Api::default_namespaced(plane.client());

@@ -39,7 +39,7 @@ async fn both_worked(fixture: &Fixture, rival: &Program) -> Result<bool> {
 }
 
 #[tokio::test]
-async fn two_controllers_at_once_create_nothing_twice_and_count_each_recreation_once() -> Result<()> {
+async fn two_controllers_create_once_and_count_once() -> Result<()> {
     let (fixture, rival) = two().await?;
     let policy = json!({"spec": {"failurePolicy": {"maxRestarts": MOST_RESTARTS}}});
     fixture.create(with(jobset("train", &[group("w", 4, 1)]), &policy)).await?;

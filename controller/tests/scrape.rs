@@ -37,7 +37,7 @@ async fn get(client: &Client, path: &str) -> Result<String, u16> {
 }
 
 #[tokio::test]
-async fn metrics_are_for_those_whom_the_api_server_lets_get_them() -> Result<()> {
+async fn metrics_need_permission_of_api_server() -> Result<()> {
     let fixture = Fixture::start_with(&["--metrics-secure=true"]).await?;
     let plane = &fixture.plane;
     apply(plane, &["metrics.yaml"]).await?;

@@ -29,7 +29,7 @@ fn first<'a>(pods: &'a [Pod], job: &str) -> Result<&'a Pod> {
 
 /// Story 1: maintenance (exit code 143) restarts the JobSet, a bug (any other) fails it at once.
 #[tokio::test]
-async fn story_1_of_kep_262_a_bug_fails_the_jobset_without_a_restart() -> Result<()> {
+async fn kep_262_story_1_bug_fails_jobset_without_restart() -> Result<()> {
     let space = Space::new("story-1").await?;
     space.create(story("001-story-1")?).await?;
     space.fail(&space.pods("story", 1, "0").await?[0], 143).await?;
@@ -45,7 +45,7 @@ async fn story_1_of_kep_262_a_bug_fails_the_jobset_without_a_restart() -> Result
 
 /// Story 2: when any worker fails, all restart together, and not for ever.
 #[tokio::test]
-async fn story_2_of_kep_262_any_failed_worker_restarts_all_a_finite_number_of_times() -> Result<()> {
+async fn kep_262_story_2_failed_worker_restarts_all_finitely() -> Result<()> {
     let space = Space::new("story-2").await?;
     let mut jobset = story("001-story-2")?;
     jobset["spec"]["failurePolicy"]["maxRestarts"] = json!(2);
@@ -64,7 +64,7 @@ async fn story_2_of_kep_262_any_failed_worker_restarts_all_a_finite_number_of_ti
 
 /// Story 3: maintenance (exit code 143) restarts any number of times, anything else a limited number of times.
 #[tokio::test]
-async fn story_3_of_kep_262_maintenance_is_not_counted_and_a_bug_is() -> Result<()> {
+async fn kep_262_story_3_maintenance_is_uncounted_bug_counts() -> Result<()> {
     let space = Space::new("story-3").await?;
     let mut jobset = story("001-story-3")?;
     jobset["spec"]["failurePolicy"]["maxRestarts"] = json!(1);
@@ -80,7 +80,7 @@ async fn story_3_of_kep_262_maintenance_is_not_counted_and_a_bug_is() -> Result<
 
 /// Story 4: failed workers restart the JobSet any number of times, a failed parameter server up to 3 times.
 #[tokio::test]
-async fn story_4_of_kep_262_each_replicated_job_by_its_own_policy() -> Result<()> {
+async fn kep_262_story_4_each_replicated_job_has_own_policy() -> Result<()> {
     let space = Space::new("story-4").await?;
     let mut jobset = story("001-story-4")?;
     // Two Pods stand for the 3000.
@@ -104,7 +104,7 @@ async fn story_4_of_kep_262_each_replicated_job_by_its_own_policy() -> Result<()
 
 /// Story 5: a failed Job is recreated alone.
 #[tokio::test]
-async fn story_5_of_kep_262_a_failed_job_is_recreated_without_the_others() -> Result<()> {
+async fn kep_262_story_5_failed_job_is_recreated_alone() -> Result<()> {
     let space = Space::new("story-5").await?;
     space.create(story("002-story-5")?).await?;
     let pods = space.pods("story", 2, "0").await?;
@@ -127,7 +127,7 @@ async fn story_5_of_kep_262_a_failed_job_is_recreated_without_the_others() -> Re
 
 /// RestartReplicatedJob: a failed worker restarts the workers and not the driver, a failed driver restarts all.
 #[tokio::test]
-async fn the_workers_of_kep_262_restart_without_the_driver_and_not_the_other_way_round() -> Result<()> {
+async fn kep_262_workers_restart_without_driver_not_reverse() -> Result<()> {
     let space = Space::new("story-replicated-job").await?;
     space.create(story("001-restart-replicated-job")?).await?;
     space.pods("story", 9, "0").await?;
@@ -148,7 +148,7 @@ async fn the_workers_of_kep_262_restart_without_the_driver_and_not_the_other_way
 
 /// Exit code 3 restarts the simulation, by a reason of the user's own (`setConditionReason`); any other leaves it failed.
 #[tokio::test]
-async fn the_simulations_of_kep_262_are_repeated_or_left_failed_by_their_exit_code() -> Result<()> {
+async fn kep_262_simulations_repeat_or_fail_by_exit_code() -> Result<()> {
     let space = Space::new("story-exit-code").await?;
     space.create(story("001-exit-code")?).await?;
     let pods = space.pods("story", 10, "0").await?;
@@ -171,7 +171,7 @@ async fn the_simulations_of_kep_262_are_repeated_or_left_failed_by_their_exit_co
 
 /// Story 1 of KEP-467: a failed worker restarts all of them, in place.
 #[tokio::test]
-async fn story_1_of_kep_467_the_group_restarts_in_place_a_finite_number_of_times() -> Result<()> {
+async fn kep_467_story_1_group_restarts_in_place_finitely() -> Result<()> {
     let space = Space::new("story-in-place").await?;
     let mut jobset = story("003-story-1")?;
     jobset["spec"]["failurePolicy"]["maxRestarts"] = json!(1);
@@ -197,7 +197,7 @@ async fn story_1_of_kep_467_the_group_restarts_in_place_a_finite_number_of_times
 
 /// Story 2 of KEP-467: exit code Z (43) replaces the Pod, Y (42) fails the JobSet, any other restarts in place.
 #[tokio::test]
-async fn story_2_of_kep_467_the_exit_code_decides_what_is_restarted() -> Result<()> {
+async fn kep_467_story_2_exit_code_decides_what_restarts() -> Result<()> {
     let space = Space::new("story-in-place-policy").await?;
     space.create(story("003-story-2")?).await?;
     let pods = space.pods("story", 2, "0").await?;

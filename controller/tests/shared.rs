@@ -18,7 +18,7 @@ async fn service(space: &Space, name: &str, spec: Value) -> Result<Service> {
 }
 
 #[tokio::test]
-async fn a_headless_service_of_somebody_else_is_used_and_not_asked_for_with_every_pass() -> Result<()> {
+async fn foreign_headless_service_is_used_and_read_once() -> Result<()> {
     let fixture = Fixture::start().await?;
     service(&fixture, "train", json!({"clusterIP": "None"})).await?;
     fixture.create(in_place("train", 1, 1)).await?;
@@ -52,7 +52,7 @@ async fn an_own_service_without_a_label_gets_it() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_service_that_is_not_headless_is_named_and_holds_nothing_else_up() -> Result<()> {
+async fn service_with_cluster_ip_is_named_others_go_on() -> Result<()> {
     let space = Space::new("not-headless").await?;
     service(&space, "train", json!({"ports": [{"port": 80}]})).await?;
     space.create(in_place("train", 1, 1)).await?;
@@ -76,7 +76,7 @@ async fn a_service_that_is_not_headless_is_named_and_holds_nothing_else_up() -> 
 }
 
 #[tokio::test]
-async fn a_job_that_cannot_be_resumed_is_named_and_the_others_go_on() -> Result<()> {
+async fn job_that_cannot_resume_is_named_others_go_on() -> Result<()> {
     let space = Space::new("not-resumed").await?;
     let mut jobset = in_place("train", 1, 1);
     jobset["spec"]["failurePolicy"] = json!({"maxRestarts": 1});
@@ -114,7 +114,7 @@ async fn a_job_that_cannot_be_resumed_is_named_and_the_others_go_on() -> Result<
 }
 
 #[tokio::test]
-async fn a_claim_of_somebody_else_is_named_and_one_of_nobody_is_used() -> Result<()> {
+async fn foreign_claim_is_named_and_unowned_claim_used() -> Result<()> {
     let space = Space::new("claims-of-others").await?;
     let claims: Api<PersistentVolumeClaim> = Api::default_namespaced(space.client.clone());
     let other = service(&space, "somebody", json!({"clusterIP": "None"})).await?;

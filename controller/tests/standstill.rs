@@ -5,9 +5,6 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use clap::Parser as _;
-use jobset_controller::args::Args;
-use jobset_controller::run::work;
 use jobset_controller::shell::Health;
 use jobset_harness::wait::{self, Check};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -18,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::fixture::{LIMIT, Space, Vacant};
 use crate::jobsets::{group, jobset};
 use crate::leader::lease;
-use crate::program::{NAMESPACE, client_config};
+use crate::program::run_here;
 
 /// A JobSet whose first plan lasts until the test ends it.
 const SLOW: &str = "slow";
@@ -49,18 +46,12 @@ impl Blocked {
                 let _ = goes_on.recv_timeout(GIVEN_UP);
             }
         });
-        let args = Args::try_parse_from([
-            "jobset-controller",
-            "--health-listen=127.0.0.1:0",
-            "--metrics-listen=127.0.0.1:0",
-            "--metrics-secure=false",
-            &format!("--leader-elect-resource-namespace={NAMESPACE}"),
+        let arguments = [
             &format!("--leader-elect-lease-duration={lease_duration}"),
             &format!("--leader-elect-renew-deadline={}s", RENEW_DEADLINE.as_secs()),
             "--leader-elect-retry-period=500ms",
-        ])?;
-        let (config, stop) = (client_config(vacant.plane()).await?, CancellationToken::new());
-        let ended = tokio::spawn(work(args, config, health.clone(), stop.clone()));
+        ];
+        let (stop, ended) = run_here(vacant.plane(), &health, &arguments).await?;
         vacant.create(jobset(SLOW, &[group("w", 1, 1)])).await?;
         wait::until(LIMIT, "the plan", || async { Ok(planned.try_recv().ok()) }).await?;
         Ok(Self { vacant, stop, ended, go_on, health, since: Timestamp::now() })
@@ -99,7 +90,7 @@ async fn plan_longer_than_renew_deadline_keeps_lease() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn loop_that_stands_still_gives_lease_up_and_wakes_without_leadership() -> Result<()> {
+async fn loop_standing_still_gives_lease_up_and_wakes_standby() -> Result<()> {
     let blocked = Blocked::start("5s").await?;
     let space: &Space = &blocked.vacant;
     let error = tokio::time::timeout(LIMIT, blocked.ended).await.context("it has not ended")??.unwrap_err();

@@ -12,7 +12,7 @@ const fn active(jobs: i32, ready: i32) -> [i32; 5] {
 }
 
 #[tokio::test]
-async fn in_order_creates_each_replicated_job_when_the_one_before_is_ready() -> Result<()> {
+async fn in_order_creates_replicated_job_after_previous_is_ready() -> Result<()> {
     let space = Space::new("in-order").await?;
     space.create(with(feature("startup-policy-in-order")?, &json!({"metadata": {"name": "train"}}))).await?;
     let (server, gateways) = ("train-server-0", ["train-gateway-0", "train-gateway-1"]);

@@ -8,7 +8,7 @@ use crate::jobsets::{group, jobset, with};
 use crate::outcome::restarts;
 
 #[tokio::test]
-async fn all_of_a_target_completes_the_jobset_and_deletes_what_still_runs() -> Result<()> {
+async fn success_of_all_targets_completes_jobset_deletes_the_rest() -> Result<()> {
     let space = Space::new("success-all").await?;
     let policy = json!({"spec": {"successPolicy": {"operator": "All", "targetReplicatedJobs": ["workers"]}}});
     space.create(with(jobset("train", &[group("monitor", 1, 1), group("workers", 2, 1)]), &policy)).await?;

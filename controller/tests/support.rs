@@ -24,7 +24,7 @@ fn kubelet(version: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_cluster_of_which_no_node_can_restart_in_place_is_named_until_one_can() -> Result<()> {
+async fn cluster_without_capable_node_is_named_until_one_joins() -> Result<()> {
     let fixture = Fixture::start().await?;
     node(&fixture, "old", &kubelet("v1.35.4")).await?;
     node(&fixture, "older", &kubelet("v1.34.0")).await?;

@@ -14,7 +14,7 @@ fn assert_nothing_failed(status: &JobSetStatus) {
 }
 
 #[tokio::test]
-async fn suspended_while_it_runs_its_pods_go_and_what_has_completed_stays_completed() -> Result<()> {
+async fn suspension_removes_running_pods_and_keeps_completed_jobs() -> Result<()> {
     let space = Space::new("suspend-running").await?;
     let policy = json!({"spec": {"failurePolicy": {"maxRestarts": 0}}});
     space.create(with(jobset("train", &[group("done", 1, 1), group("workers", 2, 2)]), &policy)).await?;

@@ -130,7 +130,7 @@ async fn jobs(space: &Space, names: [&str; 2]) -> Result<[Job; 2]> {
 }
 
 #[tokio::test]
-async fn a_running_jobset_of_the_go_controller_is_gone_on_with_and_its_counters_are_kept() -> Result<()> {
+async fn running_jobset_of_go_controller_keeps_counters() -> Result<()> {
     let vacant = Vacant::start().await?;
     go_lease(&vacant).await?;
     let policy = json!({"maxRestarts": 3});
@@ -246,7 +246,7 @@ async fn go_agents_of_taken_over_group_restart_in_place() -> Result<()> {
 }
 
 #[tokio::test]
-async fn failed_job_of_taken_over_group_recreates_it_in_go_words() -> Result<()> {
+async fn failed_job_after_takeover_recreates_in_go_words() -> Result<()> {
     let space = Space::new("go-agents").await?;
     space.create(go_in_place("train")?).await?;
     let pods = space.pods("train", 2, "0").await?;

@@ -26,7 +26,7 @@ async fn gone(space: &Space, jobset: &str) -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_jobset_goes_with_all_that_is_its_own_some_time_after_its_end() -> Result<()> {
+async fn finished_jobset_is_deleted_with_children_after_ttl() -> Result<()> {
     let space = Space::new("ttl").await?;
     space.create(feature("ttl")?).await?;
     space

@@ -2,7 +2,6 @@
 
 mod chart;
 mod clients;
-mod cluster;
 mod conformance;
 mod crd;
 mod features;

@@ -5,26 +5,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use jobset_harness::Cluster;
 use jobset_harness::wait::{self, Check};
-use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Client;
 use kube::api::{Api, PostParams};
-use kube::{Client, ResourceExt};
-use serde_json::json;
 
 /// How long a Pod may take to run, on a machine that is busy.
-pub(crate) const POD_LIMIT: Duration = Duration::from_mins(4);
-
-/// A new namespace in which Pods can be made.
-pub(crate) async fn namespace(client: &Client, purpose: &str) -> Result<String> {
-    let wanted = serde_json::from_value(json!({ "metadata": { "generateName": format!("{purpose}-") } }))?;
-    let namespaces: Api<Namespace> = Api::all(client.clone());
-    let name = namespaces.create(&PostParams::default(), &wanted).await.context("creating a namespace")?.name_any();
-    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), &name);
-    wait::until(POD_LIMIT, format!("the service account of {name}"), || async {
-        accounts.get_opt("default").await.context("service account default")
-    })
-    .await?;
-    Ok(name)
-}
+const POD_LIMIT: Duration = Duration::from_mins(4);
 
 /// Creates an object from its JSON.
 pub(crate) async fn create<K>(api: &Api<K>, object: serde_json::Value) -> Result<K>

@@ -23,22 +23,16 @@ use crate::tls::MinVersion;
 #[command(name = "jobset-webhook", version, args_override_self = true)]
 pub struct Args {
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub serving: ServingArgs,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub limits: Limits,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub certificates: CertificateArgs,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub placement: PlacementArgs,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub features: FeatureArgs,
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub log: LogArgs,
 
     /// Configuration file of the Go JobSet (config.jobset.x-k8s.io/v1alpha1). Flags win over it.
@@ -271,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_feature_can_be_switched_off_and_an_unknown_one_is_named() {
+    fn feature_gate_off_is_read_and_unknown_is_named() {
         assert!(!parse(&["--feature-gates=InPlaceRestart=false"]).unwrap().features.gates.in_place_restart);
         let error = parse(&["--feature-gates=Magic=true"]).unwrap_err().to_string();
         assert!(error.contains("unknown feature gate \"Magic\""), "{error}");
@@ -292,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_that_the_api_server_would_not_wait_for_is_refused() {
+    fn leader_wait_above_limit_is_rejected() {
         assert_eq!(parse(&[]).unwrap().placement.leader_wait, Duration::from_secs(1));
         assert_eq!(parse(&["--leader-wait=0s"]).unwrap().placement.leader_wait, Duration::ZERO);
         let error = parse(&["--leader-wait=3s"]).unwrap_err().to_string();
@@ -300,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_out_of_range_is_named_with_what_is_allowed() {
+    fn number_out_of_range_is_named_with_range() {
         for (argument, range) in [("--max-connections=0", "1.."), ("--max-body-memory=4", "8..=2048")] {
             let error = parse(&[argument]).unwrap_err().to_string();
             assert!(error.contains(range) && error.contains(argument.split('=').next().unwrap()), "{error}");

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
@@ -18,30 +18,24 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use jobset_program::log_limit;
+use jobset_program::server::party::Party;
+use jobset_program::server::pool::lock;
+use jobset_program::server::{Connection, Place, Server, Service, Unserved};
 use rustls::ServerConfig;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::io::InspectReader;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 use tracing::{debug, error, warn};
 
 use crate::limits::Limits;
-use crate::party::PeerAddress;
-use crate::registry::{Connection, Registry};
-use crate::tls;
+use crate::progress::{Ending, Progress};
 
-/// Pause after a connection could not be accepted, as when there are no file descriptors left.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// How long an evicted connection has to end after its last answer.
-const LINGER: Duration = Duration::from_secs(1);
 /// Largest head of a request, in bytes: many times what API servers send, and the smallest that hyper accepts.
 const HEAD_LIMIT: u32 = 8 << 10;
-const PLAIN_HTTP: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n\
-    this port speaks HTTPS, and the request is plain HTTP\n";
 
 /// How serving ends. By default it never does.
 #[derive(Clone, Debug, Default)]
@@ -54,8 +48,8 @@ pub struct Drain {
     pub timeout: Duration,
 }
 
-/// The parts that all connections of a port share.
-struct Server {
+/// What all connections of the port share.
+struct Https {
     tls: Option<TlsAcceptor>,
     router: Router,
     limits: Limits,
@@ -70,143 +64,168 @@ pub async fn serve(
     limits: &Limits,
     drain: Drain,
 ) {
-    let tls = tls.map(TlsAcceptor::from);
-    let server = Arc::new(Server { tls, router, limits: limits.clone(), drain: drain.clone() });
-    let registry = Arc::new(Registry::new(limits.max_connections, limits.displace_after));
-    let tasks = TaskTracker::new();
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = drain.closed.cancelled() => break,
-        };
-        match accepted {
-            Ok((stream, peer)) => {
-                if let Some(connection) = registry.admit(peer.ip()) {
-                    // The tracker also waits for handshakes in progress.
-                    tasks.spawn(converse(stream, peer, Arc::clone(&server), connection));
-                } else if let Some(suppressed) = log_limit::permit("connections") {
-                    warn!(%peer, suppressed, "closed a new connection: all others of its address have reviews in progress");
-                }
-            }
-            Err(error) => {
-                if let Some(suppressed) = log_limit::permit("accept") {
-                    warn!(%error, suppressed, "cannot accept a connection");
-                }
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
+    let (closed, time) = (drain.closed.clone(), drain.timeout);
+    let https = Https { tls: tls.map(TlsAcceptor::from), router, limits: limits.clone(), drain };
+    // The tracker also waits for handshakes in progress.
+    let connections = Server::new(listener, limits.connections()).serve(Arc::new(https), closed).await;
+    if timeout(time, connections.wait()).await.is_err() {
+        warn!(connections = connections.len(), "requests in flight did not finish in time");
+    }
+}
+
+/// One connection, with the requests on it.
+struct Conversation {
+    place: Place,
+    progress: Mutex<Progress>,
+    /// Notified of each change after which the connection may have to end earlier.
+    changed: Notify,
+}
+
+/// A request in flight, until the client has received the answer.
+struct InFlight {
+    conversation: Arc<Conversation>,
+    id: u64,
+}
+
+/// The part of a request that has not arrived yet.
+struct Receiving {
+    conversation: Arc<Conversation>,
+    id: u64,
+}
+
+impl Conversation {
+    fn new(place: Place) -> Arc<Self> {
+        Arc::new(Self { place, progress: Mutex::new(Progress::new(Instant::now())), changed: Notify::new() })
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Progress) -> T) -> T {
+        let mut progress = lock(&self.progress);
+        let before = progress.rank();
+        let changed = change(&mut progress);
+        let rank = progress.rank();
+        if rank != before {
+            self.place.rank(rank);
+        }
+        changed
+    }
+
+    /// Bytes have arrived. If no request is in flight, they begin a head.
+    fn hear(&self) {
+        if self.change(|it| it.hear(Instant::now())) {
+            self.changed.notify_one();
         }
     }
-    drop(listener);
-    tasks.close();
-    if timeout(drain.timeout, tasks.wait()).await.is_err() {
-        warn!(connections = tasks.len(), "requests in flight did not finish in time");
+
+    fn begin(self: &Arc<Self>) -> (InFlight, Receiving) {
+        let id = self.change(Progress::begin);
+        self.changed.notify_one();
+        let conversation = || Arc::clone(self);
+        (InFlight { conversation: conversation(), id }, Receiving { conversation: conversation(), id })
+    }
+
+    fn has_begun(&self) -> bool {
+        lock(&self.progress).has_begun()
+    }
+
+    fn deadline(&self, ending: Ending, limits: &Limits) -> Option<Instant> {
+        lock(&self.progress).deadline(ending, limits, Instant::now())
     }
 }
 
-/// Serves one connection.
-async fn converse(stream: TcpStream, peer: SocketAddr, server: Arc<Server>, connection: Connection) {
-    if let Err(error) = stream.set_nodelay(true) {
-        debug!(%peer, %error, "small packets are delayed");
+impl InFlight {
+    /// The handler has answered, and the answer is being sent.
+    fn answered(&self) {
+        self.conversation.change(|it| it.answer(self.id, Instant::now()));
+        self.conversation.changed.notify_one();
     }
-    let Some(acceptor) = &server.tls else {
-        return talk(stream, false, peer, &server, &connection).await;
-    };
-    let handshake = timeout(server.limits.handshake_timeout, accept(stream, acceptor));
-    let stream = tokio::select! {
-        handshake = handshake => match handshake {
-            Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return debug!(%peer, %error, "TLS handshake failed"),
-            Err(_) => return debug!(%peer, "TLS handshake took too long"),
-        },
-        () = connection.closed() => return debug!(%peer, "evicted during the TLS handshake"),
-    };
-    let http2 = stream.get_ref().1.alpn_protocol() == Some(tls::HTTP2);
-    talk(stream, http2, peer, &server, &connection).await;
 }
 
-async fn accept(
-    mut stream: TcpStream,
-    acceptor: &TlsAcceptor,
-) -> std::io::Result<tokio_rustls::server::TlsStream<TcpStream>> {
-    let mut first = [0];
-    stream.peek(&mut first).await?;
-    // A TLS record begins with another byte, and an HTTP method with a letter.
-    if !first[0].is_ascii_uppercase() {
-        return acceptor.accept(stream).await;
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.conversation.change(|it| it.end(self.id, Instant::now()));
+        self.conversation.changed.notify_one();
     }
-    stream.write_all(PLAIN_HTTP).await?;
-    stream.shutdown().await?;
-    // Unread bytes would reset the connection, and the client would lose the answer.
-    let mut rest = tokio::io::sink();
-    timeout(LINGER, tokio::io::copy(&mut (&mut stream).take(u64::from(HEAD_LIMIT)), &mut rest)).await.ok();
-    Err(std::io::Error::other("plain HTTP"))
 }
 
-/// Serves HTTP until the client or the server ends the connection.
-async fn talk<S>(stream: S, http2: bool, peer: SocketAddr, server: &Arc<Server>, connection: &Connection)
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let limits = &server.limits;
-    let service = service_fn(|mut request: Request<Incoming>| {
-        request.extensions_mut().insert(PeerAddress(peer.ip()));
-        answer(request, Arc::clone(server), connection.clone())
-    });
-    let builder = protocol(http2, limits);
-    let hearing = connection.clone();
-    // Before the first byte of a head the connection is idle: API servers open connections in reserve. Bytes of an idle HTTP/2
-    // connection need not belong to a request.
-    let stream = InspectReader::new(stream, move |bytes: &[u8]| {
-        if !http2 && !bytes.is_empty() {
-            hearing.hear();
-        }
-    });
-    let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    let (mut leaving, mut stopping, mut evicted) = (false, false, false);
-    let mut look = connection.deadline(limits);
-    loop {
-        tokio::select! {
-            ended = serving.as_mut() => {
-                return ended.unwrap_or_else(|error| debug!(%peer, error, "connection ended early"));
+impl Drop for Receiving {
+    fn drop(&mut self) {
+        self.conversation.change(|it| it.receive(self.id));
+    }
+}
+
+impl Service for Https {
+    type Stream = TcpStream;
+
+    fn wrap(&self, stream: TcpStream) -> TcpStream {
+        stream
+    }
+
+    fn tls(&self) -> Option<TlsAcceptor> {
+        self.tls.clone()
+    }
+
+    /// Serves HTTP until the client or the server ends the connection.
+    async fn serve(self: Arc<Self>, connection: Connection<TcpStream>) {
+        let http2 = connection.is_http2();
+        let Connection { stream, peer, place } = connection;
+        let (conversation, limits) = (Conversation::new(place), &self.limits);
+        let service = service_fn(|mut request: Request<Incoming>| {
+            request.extensions_mut().insert(Party::of(peer.ip()));
+            answer(request, Arc::clone(&self), Arc::clone(&conversation))
+        });
+        let hearing = Arc::clone(&conversation);
+        // Before the first byte of a head the connection is idle: API servers open connections in reserve. Bytes of an idle HTTP/2
+        // connection need not belong to a request.
+        let stream = InspectReader::new(stream, move |bytes: &[u8]| {
+            if !http2 && !bytes.is_empty() {
+                hearing.hear();
             }
+        });
+        let builder = protocol(http2, limits);
+        let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), service));
+        let (mut leaving, mut ending) = (false, Ending::No);
+        loop {
+            let deadline = conversation.deadline(ending, limits);
             // A client that has just connected gets its first request answered.
-            () = server.drain.begun.cancelled().then(|()| connection.asked()), if http2 && !leaving => {
-                leaving = true;
-                serving.as_mut().graceful_shutdown();
-            }
-            () = server.drain.closed.cancelled(), if !stopping => {
-                stopping = true;
-                look = Instant::now() + LINGER;
-                serving.as_mut().graceful_shutdown();
-            }
-            () = connection.closed(), if !evicted => {
-                evicted = true;
-                look = Instant::now() + LINGER;
-                serving.as_mut().graceful_shutdown();
-            }
-            () = connection.begun(), if !evicted && !stopping => look = connection.deadline(limits),
-            () = sleep_until(look), if evicted || stopping => {
-                // A request that has arrived is answered; at the end of a drain, also one that is arriving.
-                let end = if evicted { connection.end_of_work(LINGER) } else { connection.end_of_all(LINGER) };
-                if end.is_some_and(|end| end <= Instant::now()) {
+            let may_leave = http2 && !leaving && conversation.has_begun();
+            tokio::select! {
+                ended = serving.as_mut() => {
+                    return ended.unwrap_or_else(|error| debug!(%peer, error, "connection ended early"));
+                }
+                () = conversation.changed.notified() => continue,
+                () = self.drain.begun.cancelled(), if may_leave => leaving = true,
+                () = self.drain.closed.cancelled(), if ending == Ending::No => ending = Ending::Stopping(Instant::now()),
+                _ = conversation.place.lost(), if ending == Ending::No => ending = Ending::Evicted(Instant::now()),
+                () = at(deadline), if ending == Ending::No => ending = Ending::Evicted(Instant::now()),
+                () = at(deadline), if ending != Ending::No => {
                     return debug!(%peer, "closed a connection that did not end by itself");
                 }
-                look = end.unwrap_or_else(|| Instant::now() + LINGER);
             }
-            () = sleep_until(look), if !evicted && !stopping => {
-                look = connection.deadline(limits);
-                if look <= Instant::now() {
-                    connection.close();
-                }
-            }
+            serving.as_mut().graceful_shutdown();
         }
+    }
+
+    fn unserved(&self, peer: SocketAddr, why: &Unserved) {
+        if !matches!(why, Unserved::Rejected) {
+            debug!(%peer, %why, "closed a connection");
+        } else if let Some(suppressed) = log_limit::permit("connections") {
+            warn!(%peer, suppressed, "closed a new connection: all others of its address have reviews in progress");
+        }
+    }
+}
+
+/// Resolves at this time; never if there is none.
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
     }
 }
 
 fn protocol(http2: bool, limits: &Limits) -> auto::Builder<TokioExecutor> {
     let builder = auto::Builder::new(TokioExecutor::new());
     let mut builder = if http2 { builder.http2_only() } else { builder.http1_only() };
-    // hyper's timeout for heads also runs while a kept connection is idle, so the registry has one of its own.
+    // hyper's timeout for heads also runs while a kept connection is idle, so a conversation has one of its own.
     builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(HEAD_LIMIT as usize);
     builder
         .http2()
@@ -221,10 +240,10 @@ fn protocol(http2: bool, limits: &Limits) -> auto::Builder<TokioExecutor> {
 /// The router's answer, or 500 if it has panicked, so that a bug in one review does not end the others.
 async fn answer(
     request: Request<Incoming>,
-    server: Arc<Server>,
-    connection: Connection,
+    server: Arc<Https>,
+    conversation: Arc<Conversation>,
 ) -> Result<Response, Infallible> {
-    let (request_in_flight, receiving) = connection.begin();
+    let (request_in_flight, receiving) = conversation.begin();
     let (path, version) = (request.uri().path().to_owned(), request.version());
     // The reader of the body drops it as soon as it has arrived.
     let request = request.map(|body| Body::new(hold(body, receiving)));

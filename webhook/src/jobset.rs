@@ -17,9 +17,7 @@ use crate::wire::AdmissionRequest;
 /// A JobSet before and after admission filled something in. What stays the same need be in neither.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// As it was sent.
     pub before: JobSet,
-    /// As it is to be stored.
     pub after: JobSet,
 }
 
@@ -29,8 +27,9 @@ pub struct Change {
 /// of all in fields that are immutable. An UPDATE gets back what it leaves out of that.
 pub fn mutate(request: AdmissionRequest<JobSet>, settings: &Settings) -> Option<Change> {
     reviewed(&request)?;
-    let mut sent = request.object?;
-    let (spec, budget) = match (request.operation, &request.old_object) {
+    let (operation, old) = (request.operation, request.old_object);
+    let mut sent = request.object?.value;
+    let (spec, budget) = match (operation, old.as_ref().map(|old| &old.value)) {
         (Operation::Update, Some(old)) => (restore::restore(old, &sent), RestartBudget::annotated(old)),
         (Operation::Create, _) => (filled_in(&mut sent, settings), Some(RestartBudget::default())),
         _ => return None,
@@ -67,7 +66,7 @@ fn with_budget(annotations: Option<&Annotations>, budget: RestartBudget) -> Opti
 
 /// The specification with its defaults and its agent, if that makes it another.
 fn filled_in(jobset: &mut JobSet, settings: &Settings) -> Option<JobSetSpec> {
-    if let Some(shape) = injected(jobset) {
+    if let Some(shape) = jobset.annotation(labels::INJECT_AGENT) {
         let mut spec = defaults::apply(&jobset.spec);
         // What stands against it, validation names together with all else that is wrong.
         if injection::inject(&mut spec, shape, settings).is_empty() {
@@ -79,19 +78,11 @@ fn filled_in(jobset: &mut JobSet, settings: &Settings) -> Option<JobSetSpec> {
     Some(defaults::apply(&jobset.spec)).filter(|spec| *spec != jobset.spec)
 }
 
-/// The shape of the agent that the JobSet asks for.
-fn injected(jobset: &JobSet) -> Option<&str> {
-    jobset.metadata.annotations.as_ref()?.get(labels::INJECT_AGENT).map(String::as_str)
-}
-
 /// What JobSets are admitted by, besides the rules.
 #[derive(Clone, Debug, Default)]
 pub struct Terms {
-    /// Features that are on.
     pub gates: Gates,
-    /// How agents are injected.
     pub injection: Settings,
-    /// The cluster that they are to run in.
     pub cluster: Cluster,
     /// What one JobSet may take.
     pub limits: JobSetLimits,
@@ -105,7 +96,7 @@ pub struct Terms {
 pub fn validate(request: &AdmissionRequest<JobSet>, terms: &Terms) -> Errors {
     let Some(jobset) = reviewed(request) else { return Errors::default() };
     let gates = terms.gates;
-    let old = request.old_object.as_ref().filter(|_| request.operation == Operation::Update);
+    let old = request.old_object().filter(|_| request.operation == Operation::Update);
     let mut errors = match (&request.operation, old) {
         (Operation::Update, Some(old)) => validation::validate_update(old, jobset, gates),
         (Operation::Create, _) => {
@@ -115,20 +106,21 @@ pub fn validate(request: &AdmissionRequest<JobSet>, terms: &Terms) -> Errors {
         }
         _ => validation::validate_create(jobset, gates),
     };
-    size::check(old, jobset, request.weight, &terms.limits, &mut errors);
+    size::check(old, jobset, request.weight(), &terms.limits, &mut errors);
     validation::check_allowed_topology_keys(old, jobset, &terms.topology_keys, &mut errors);
     errors
 }
 
 /// Why the agent could not be injected. Where it was, it is there, and injecting it again changes nothing.
 fn against_injection(jobset: &JobSet, settings: &Settings) -> Errors {
-    injected(jobset).map(|shape| injection::inject(&mut jobset.spec.clone(), shape, settings)).unwrap_or_default()
+    let shape = jobset.annotation(labels::INJECT_AGENT);
+    shape.map(|shape| injection::inject(&mut jobset.spec.clone(), shape, settings)).unwrap_or_default()
 }
 
 /// What a person should look at although it is admitted.
 pub fn warnings(request: &AdmissionRequest<JobSet>, terms: &Terms) -> Vec<String> {
     let Some(jobset) = reviewed(request) else { return Vec::new() };
-    let old = request.old_object.as_ref();
+    let old = request.old_object();
     let is_new = old.is_none_or(|old| old.spec != jobset.spec);
     let in_place = jobset.spec.restart_strategy() == RestartStrategy::InPlaceRestart;
     let lacks = terms.cluster.lacks().filter(|_| is_new && in_place);
@@ -141,8 +133,7 @@ pub fn warnings(request: &AdmissionRequest<JobSet>, terms: &Terms) -> Vec<String
 /// being deleted, so that nothing ever keeps one from going away.
 fn reviewed(request: &AdmissionRequest<JobSet>) -> Option<&JobSet> {
     let writes = matches!(request.operation, Operation::Create | Operation::Update);
-    let whole = request.sub_resource.as_deref().unwrap_or_default().is_empty();
-    let jobset = request.object.as_ref().filter(|_| writes && whole)?;
+    let jobset = request.object().filter(|_| writes && request.is_whole())?;
     jobset.metadata.deletion_timestamp.is_none().then_some(jobset)
 }
 
@@ -254,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_cluster_lacks_is_said_to_those_who_need_it() {
+    fn in_place_jobset_on_old_cluster_gets_warning() {
         let terms = Terms { cluster: Cluster::lacking("the API server is old"), ..Terms::default() };
         let of = |object: &Value| warnings(&request("CREATE", object, &Value::Null), &terms);
         assert!(of(&bad())[0].ends_with("restartStrategy: the API server is old"), "{:?}", of(&bad()));
@@ -289,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn budget_left_out_is_shared_at_creation_and_stays_in_updates() {
+    fn budget_left_out_is_shared_and_stays_in_updates() {
         let annotations = |change: Change| change.after.metadata.annotations.unwrap_or_default();
         let created = mutated(request("CREATE", &defaulted(), &Value::Null)).unwrap();
         assert_eq!(created.before.spec, created.after.spec);

@@ -25,7 +25,7 @@ mod party;
 pub mod patch;
 mod places;
 pub mod pod;
-mod registry;
+mod progress;
 pub mod review;
 pub mod run;
 pub mod serve;
@@ -33,6 +33,7 @@ mod size;
 mod strict;
 pub mod tls;
 mod turn;
+mod unreviewed;
 pub mod wire;
 
 pub use error::Error;

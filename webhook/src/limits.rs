@@ -7,22 +7,23 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, HttpBody as _};
 use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 use clap::{Args, value_parser};
 use http_body_util::BodyExt as _;
 use jobset_api::JobSetLimits;
 use jobset_program::duration::positive_duration;
-use jobset_program::log_limit;
+use jobset_program::server;
+use jobset_program::server::party::Party;
+use jobset_program::server::places::Size;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
-use tracing::warn;
 
-use crate::memory::{Coming, Memory, Shortage, TakenAway};
-use crate::party::{Party, PeerAddress};
+use crate::memory::{Memory, ReviewMemory};
+use crate::party;
 use crate::places::{Place, Places};
 use crate::turn::{Computing, Turn};
+use crate::unreviewed::Unreviewed;
 
 /// Largest body in bytes: the new and the old object, each at most 3 MiB (the API server's own limit), and the rest of the review.
 pub const BODY_LIMIT: usize = 8 << 20;
@@ -31,8 +32,6 @@ pub const BODY_LIMIT: usize = 8 << 20;
 pub(crate) const LARGE: usize = 1 << 20;
 /// Largest capacity for a body before any of it has arrived, whatever length the client announces.
 const FIRST_BUFFER: usize = 64 << 10;
-/// Seconds after which to try again. The API server's client does so, within the webhook's timeout.
-pub(crate) const RETRY_AFTER: header::HeaderValue = header::HeaderValue::from_static("1");
 
 /// Bytes of a MiB.
 const MIB: usize = 1 << 20;
@@ -41,9 +40,9 @@ const MIB: usize = 1 << 20;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Limits")]
 pub struct Limits {
-    /// Open connections. A new one above the limit evicts one of the address that has most: a connection without a request, else
-    /// one whose request or answer takes longer than `--displace-after`, else the one that has been idle longest. A connection
-    /// with a review in progress makes room only for another address, and its review is still answered.
+    /// Open connections. A new one above the limit evicts one of the IPv4 address or IPv6 /64 that has most: the oldest without
+    /// an answer so far, else the one whose last answer is longest ago. A connection with a review in progress makes room only
+    /// for another address, and its review is still answered.
     #[arg(long, value_name = "NUMBER", default_value_t = 1000, value_parser = value_parser!(u32).range(1..))]
     pub max_connections: u32,
 
@@ -65,8 +64,8 @@ pub struct Limits {
     pub review_wait: Duration,
 
     /// Memory for the bodies and answers of reviews of JobSets in MiB, and as much again for those of Pods. When it is used up,
-    /// a request takes the memory of the one that has been on its way longest, if that is longer than `--displace-after`, or else
-    /// of the latest one of the namespace that holds most; otherwise it is answered with 503. At least the 8 MiB of one body.
+    /// the oldest request of the address and namespace that holds most makes room, but for its own namespace only after
+    /// `--displace-after`; otherwise a request is answered with 503. At least the 8 MiB of one body.
     #[arg(long, value_name = "MIB", default_value_t = 32, value_parser = value_parser!(u32).range(8..=2048))]
     pub max_body_memory: u32,
 
@@ -87,7 +86,7 @@ pub struct Limits {
     #[arg(long, value_name = "MIB", default_value_t = mib(JobSetLimits::default().memory), value_parser = value_parser!(u32).range(..=1024))]
     pub max_memory_per_jobset: u32,
 
-    /// How long a body or an answer may be on its way before others can take its memory or its connection.
+    /// How long a body or an answer may be on its way before others of its namespace can take its memory.
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = positive_duration)]
     pub displace_after: Duration,
 
@@ -118,6 +117,12 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// The limits of connections until their first byte of HTTP.
+    pub(crate) fn connections(&self) -> server::Limits {
+        let places = Size::of(self.max_connections as usize);
+        server::Limits { places, handshake: self.handshake_timeout, life: Duration::MAX }
+    }
+
     /// What one JobSet may take.
     pub(crate) fn of_jobset(&self) -> JobSetLimits {
         let memory = self.max_memory_per_jobset as usize * MIB;
@@ -145,7 +150,7 @@ struct Gate {
 
 /// A request whose body has arrived.
 struct Arrived {
-    body: Coming,
+    memory: ReviewMemory,
     length: usize,
     large: Option<OwnedSemaphorePermit>,
 }
@@ -153,62 +158,6 @@ struct Arrived {
 /// The time that a review has waited for its turn, in the extensions of its answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waited(pub(crate) Duration);
-
-/// The limit that a request has exceeded, when the client should try again: a label of the metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Overload {
-    /// Memory for bodies and answers.
-    Memory,
-    /// Memory for large bodies.
-    LargeMemory,
-    /// The body arrived too slowly, and another request took its memory.
-    Displaced,
-    /// Time to wait for the turn.
-    Turn,
-    /// Time to wait for the turn of a large body.
-    LargeTurn,
-}
-
-impl Overload {
-    /// All of them.
-    pub const ALL: [Self; 5] = [Self::Memory, Self::LargeMemory, Self::Displaced, Self::Turn, Self::LargeTurn];
-
-    /// Value of the label.
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::Memory => "memory",
-            Self::LargeMemory => "large_memory",
-            Self::Displaced => "displaced",
-            Self::Turn => "turn",
-            Self::LargeTurn => "large_turn",
-        }
-    }
-}
-
-/// Why a request is not reviewed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Refusal {
-    #[error("the body must not be larger than {BODY_LIMIT} bytes")]
-    TooLarge,
-    #[error("the body did not arrive within {0:?}")]
-    TooSlow(Duration),
-    #[error("the body could not be read: {0}")]
-    Broken(axum::Error),
-    #[error("too many requests at once: they and their answers fill {0} MiB (--max-body-memory); try again")]
-    NoMemory(u32),
-    #[error("the body came too slowly: {0} (--displace-after); try again")]
-    Slow(TakenAway),
-    #[error(
-        "too many requests of one namespace at once: they fill memory that others need (--max-body-memory); try again"
-    )]
-    HeldMost,
-    #[error("too many large requests at once: their bodies fill {0} bytes; try again")]
-    NoMemoryForLarge(usize),
-    #[error("too many reviews at once: {reviews}, and the turn of this one did not come within {wait:?}; try again")]
-    NoTurn { reviews: usize, wait: Duration },
-    #[error("reviews of over {LARGE} bytes have one turn, and none ended within {0:?}; try again")]
-    NoTurnForLarge(Duration),
-}
 
 /// Applies the limits to the routes: handlers get requests whose body has arrived, with their turn ([`Turn`]). At most `at_once` are
 /// computed at the same time, and as many wait for something else. Each router has limits of its own.
@@ -219,7 +168,7 @@ pub fn guard(router: Router, limits: &Limits, at_once: u32) -> Router {
 /// As [`guard`], with places in which reviews of several routers are computed.
 pub(crate) fn guard_with(router: Router, limits: &Limits, at_once: u32, computing: &Arc<Computing>) -> Router {
     let gate = Gate {
-        memory: Memory::new(limits.max_body_memory as usize * (1 << 20), limits.displace_after),
+        memory: Memory::new(limits.max_body_memory as usize, limits.displace_after),
         computing: Arc::clone(computing),
         waiting: Places::new(at_once as usize),
         large: Places::new(1),
@@ -237,9 +186,9 @@ fn large_memory(limits: &Limits) -> usize {
 
 async fn pass(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
     let (mut head, body) = request.into_parts();
-    let arrived = match gate.read(PeerAddress::of(&head.extensions), body).await {
+    let arrived = match gate.read(party::of(&head.extensions), body).await {
         Ok(arrived) => arrived,
-        Err(refusal) => return refusal.answer(),
+        Err(unreviewed) => return unreviewed.answer(),
     };
     let began = Instant::now();
     let turn = gate.turn(arrived).await;
@@ -250,130 +199,66 @@ async fn pass(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Re
         let answer = next.run(Request::from_parts(head, Body::new(turn.whole_body()))).await;
         gate.count(answer, &turn).await
     };
-    let mut answer = answered.await.unwrap_or_else(|refusal| refusal.answer());
+    let mut answer = answered.await.unwrap_or_else(|unreviewed| unreviewed.answer());
     answer.extensions_mut().insert(waited);
     answer
 }
 
 impl Gate {
-    async fn turn(&self, Arrived { body, length, large }: Arrived) -> Result<Turn, Refusal> {
-        let (place, turn_of_large) = tokio::select! {
-            places = self.places(body.party(), length) => places?,
-            taken_away = body.taken_away() => return Err(taken_away.into()),
-        };
+    async fn turn(&self, Arrived { memory, length, large }: Arrived) -> Result<Turn, Unreviewed> {
+        let (place, turn_of_large) = memory.waits(self.places(memory.party(), length)).await??;
         let (computing, waiting) = (Arc::clone(&self.computing), Arc::clone(&self.waiting));
-        Ok(Turn::new(body, place, computing, waiting, (turn_of_large, large)))
+        Ok(Turn::new(memory, place, computing, waiting, (turn_of_large, large)))
     }
 
     /// A place for the first computation, and the turn of a large body.
-    async fn places(&self, party: &Party, length: usize) -> Result<(Place, Option<Place>), Refusal> {
+    async fn places(&self, party: &Party, length: usize) -> Result<(Place, Option<Place>), Unreviewed> {
         let wait = self.limits.review_wait;
         let until = Instant::now() + wait;
         let turn_of_large = async { if length > LARGE { Some(self.large.take(party.clone()).await) } else { None } };
-        let turn_of_large = timeout_at(until, turn_of_large).await.map_err(|_| Refusal::NoTurnForLarge(wait))?;
+        let turn_of_large = timeout_at(until, turn_of_large).await.map_err(|_| Unreviewed::NoTurnForLarge(wait))?;
         let place = timeout_at(until, self.computing.places.take(party.clone())).await;
-        let place = place.map_err(|_| Refusal::NoTurn { reviews: self.computing.at_once, wait })?;
+        let place = place.map_err(|_| Unreviewed::NoTurn { reviews: self.computing.at_once, wait })?;
         Ok((place, turn_of_large))
     }
 
-    async fn read(&self, from: PeerAddress, body: Body) -> Result<Arrived, Refusal> {
+    async fn read(&self, from: Party, body: Body) -> Result<Arrived, Unreviewed> {
         let limit = self.limits.body_timeout;
-        timeout(limit, self.collect(from, body)).await.unwrap_or(Err(Refusal::TooSlow(limit)))
+        timeout(limit, self.collect(from, body)).await.unwrap_or(Err(Unreviewed::TooSlow(limit)))
     }
 
     /// Reads the whole body. It is counted as it arrives, so that a client cannot hold memory without sending as much.
-    async fn collect(&self, from: PeerAddress, mut body: Body) -> Result<Arrived, Refusal> {
+    async fn collect(&self, from: Party, mut body: Body) -> Result<Arrived, Unreviewed> {
         let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
         if announced > BODY_LIMIT {
-            return Err(Refusal::TooLarge);
+            return Err(Unreviewed::TooLarge);
         }
-        let coming = self.memory.coming(Party::unnamed(from), announced.min(FIRST_BUFFER));
-        let mut coming = coming.map_err(|short| self.refuse(short.into()))?;
+        let mut memory = self.memory.coming(from, announced.min(FIRST_BUFFER))?;
         let mut length = 0;
         while let Some(frame) = body.frame().await {
-            let Ok(data) = frame.map_err(Refusal::Broken)?.into_data() else { continue };
+            let Ok(data) = frame.map_err(Unreviewed::Broken)?.into_data() else { continue };
             length += data.len();
             if length > BODY_LIMIT {
-                return Err(Refusal::TooLarge);
+                return Err(Unreviewed::TooLarge);
             }
-            coming.extend(&data).map_err(|short| self.refuse(short))?;
+            memory.extend(&data)?;
         }
         let large = self.count_large(length)?;
-        coming.arrived()?;
-        Ok(Arrived { body: coming, length, large })
+        memory.arrived()?;
+        Ok(Arrived { memory, length, large })
     }
 
     /// A whole body keeps its memory until it is answered, so large ones are counted a second time.
-    fn count_large(&self, length: usize) -> Result<Option<OwnedSemaphorePermit>, Refusal> {
+    fn count_large(&self, length: usize) -> Result<Option<OwnedSemaphorePermit>, Unreviewed> {
         let (true, Ok(bytes)) = (length > LARGE, u32::try_from(length)) else { return Ok(None) };
         let counted = Arc::clone(&self.large_memory).try_acquire_many_owned(bytes);
-        counted.map(Some).map_err(|_| Refusal::NoMemoryForLarge(large_memory(&self.limits)))
+        counted.map(Some).map_err(|_| Unreviewed::NoMemoryForLarge(large_memory(&self.limits)))
     }
 
     /// The answer, counted in place of its request until the client has received it.
-    async fn count(&self, answer: Response, turn: &Turn) -> Result<Response, Refusal> {
+    async fn count(&self, answer: Response, turn: &Turn) -> Result<Response, Unreviewed> {
         let (head, body) = answer.into_parts();
-        let body = body.collect().await.map_err(Refusal::Broken)?.to_bytes();
-        let going = self.memory.going(body.into(), turn.take_body(), turn.party());
-        let going = going.map_err(|short| self.refuse(short.into()))?;
-        Ok(Response::from_parts(head, Body::new(going)))
-    }
-
-    fn refuse(&self, shortage: Shortage) -> Refusal {
-        match shortage {
-            Shortage::NoMemory(_) => Refusal::NoMemory(self.limits.max_body_memory),
-            Shortage::TakenAway(taken_away) => taken_away.into(),
-        }
-    }
-}
-
-impl From<TakenAway> for Refusal {
-    fn from(taken_away: TakenAway) -> Self {
-        match taken_away {
-            TakenAway::Slow(_) => Self::Slow(taken_away),
-            TakenAway::HeldMost => Self::HeldMost,
-        }
-    }
-}
-
-impl Refusal {
-    fn status(&self) -> StatusCode {
-        match self {
-            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::TooSlow(_) => StatusCode::REQUEST_TIMEOUT,
-            Self::Broken(_) => StatusCode::BAD_REQUEST,
-            Self::NoMemory(_)
-            | Self::NoMemoryForLarge(_)
-            | Self::Slow(_)
-            | Self::HeldMost
-            | Self::NoTurn { .. }
-            | Self::NoTurnForLarge(_) => StatusCode::SERVICE_UNAVAILABLE,
-        }
-    }
-
-    /// The limit, if the client should try again. `None` if the request itself is at fault.
-    fn overload(&self) -> Option<Overload> {
-        match self {
-            Self::TooLarge | Self::TooSlow(_) | Self::Broken(_) => None,
-            Self::NoMemory(_) | Self::HeldMost => Some(Overload::Memory),
-            Self::NoMemoryForLarge(_) => Some(Overload::LargeMemory),
-            Self::Slow(_) => Some(Overload::Displaced),
-            Self::NoTurn { .. } => Some(Overload::Turn),
-            Self::NoTurnForLarge(_) => Some(Overload::LargeTurn),
-        }
-    }
-
-    pub(crate) fn answer(&self) -> Response {
-        let status = self.status();
-        let source = self.overload().map_or_else(|| status.to_string(), |it| it.label().to_owned());
-        if let Some(suppressed) = log_limit::permit(&source) {
-            warn!(status = status.as_u16(), reason = %self, suppressed, "cannot answer a request");
-        }
-        let mut response = (status, format!("{self}\n")).into_response();
-        if let Some(overload) = self.overload() {
-            response.extensions_mut().insert(overload);
-            response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
-        }
-        response
+        let body = body.collect().await.map_err(Unreviewed::Broken)?.to_bytes();
+        Ok(Response::from_parts(head, Body::new(turn.memory().going(body.into())?)))
     }
 }

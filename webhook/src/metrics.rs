@@ -14,59 +14,32 @@ use axum::response::Response;
 use kube::core::admission::Operation;
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
 
-use crate::Error;
-use crate::limits::{Overload, Waited};
+use crate::limits::Waited;
 use crate::pod::refusal::Reason;
 use crate::serve::{MUTATE_PATH, POD_PATH, VALIDATE_PATH};
+use crate::unreviewed::Overload;
 
 /// Upper bounds of durations in seconds: most reviews take less than the first, followers wait up to 1 s for their leader, and
 /// API servers wait 5 s for an answer.
 const BUCKETS: [f64; 12] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0];
 
-/// The webhooks, by the names that they are registered by and API servers measure them by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Webhook {
-    /// Fills in JobSets.
-    MutateJobSet,
-    /// Checks JobSets.
-    ValidateJobSet,
-    /// Places Pods.
-    MutatePod,
-}
-
-impl Webhook {
-    const ALL: [Self; 3] = [Self::MutateJobSet, Self::ValidateJobSet, Self::MutatePod];
-
-    fn at(path: &str) -> Option<Self> {
-        match path {
-            MUTATE_PATH => Some(Self::MutateJobSet),
-            VALIDATE_PATH => Some(Self::ValidateJobSet),
-            POD_PATH => Some(Self::MutatePod),
-            _ => None,
-        }
-    }
-
-    fn label(self) -> &'static str {
-        match self {
-            Self::MutateJobSet => "mjobset.kb.io",
-            Self::ValidateJobSet => "vjobset.kb.io",
-            Self::MutatePod => "mpod.kb.io",
-        }
-    }
-
+struct Webhook {
+    path: &'static str,
+    /// The name that it is registered by and API servers measure it by.
+    label: &'static str,
     /// What it is asked about, where it is registered as it is deployed.
-    fn operations(self) -> &'static [Operation] {
-        match self {
-            Self::MutateJobSet | Self::ValidateJobSet => &[Operation::Create, Operation::Update],
-            Self::MutatePod => &[Operation::Create],
-        }
-    }
+    operations: &'static [Operation],
 }
+
+static WEBHOOKS: [Webhook; 3] = [
+    Webhook { path: MUTATE_PATH, label: "mjobset.kb.io", operations: &[Operation::Create, Operation::Update] },
+    Webhook { path: VALIDATE_PATH, label: "vjobset.kb.io", operations: &[Operation::Create, Operation::Update] },
+    Webhook { path: POD_PATH, label: "mpod.kb.io", operations: &[Operation::Create] },
+];
 
 /// What a review came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The object may pass, changed or not.
     Allowed,
     /// The rules forbid it, or forbid it for now.
     Denied,
@@ -91,7 +64,6 @@ impl Verdict {
 pub struct Outcome {
     /// What was asked about, if that could be read.
     pub operation: Option<Operation>,
-    /// What it came to.
     pub verdict: Verdict,
     /// Why a Pod is not placed.
     pub rejection: Option<Reason>,
@@ -108,7 +80,6 @@ fn operation_label(operation: Option<&Operation>) -> &'static str {
     }
 }
 
-/// The handles.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     requests: IntCounterVec,
@@ -123,11 +94,7 @@ impl Metrics {
     ///
     /// # Errors
     /// If they are registered already.
-    pub fn register(registry: &Registry) -> Result<Self, Error> {
-        Self::registered(registry).map_err(Error::Metrics)
-    }
-
-    fn registered(registry: &Registry) -> prometheus::Result<Self> {
+    pub fn register(registry: &Registry) -> prometheus::Result<Self> {
         let counter = |name, help, labels: &[&str]| {
             let counter = IntCounterVec::new(Opts::new(name, help), labels)?;
             registry.register(Box::new(counter.clone()))?;
@@ -171,17 +138,17 @@ impl Metrics {
     }
 
     fn begin(&self) {
-        for webhook in Webhook::ALL {
-            self.duration.with_label_values(&[webhook.label()]);
-            self.turn_wait.with_label_values(&[webhook.label()]);
-            for operation in webhook.operations() {
+        for webhook in &WEBHOOKS {
+            self.duration.with_label_values(&[webhook.label]);
+            self.turn_wait.with_label_values(&[webhook.label]);
+            for operation in webhook.operations {
                 for verdict in Verdict::ALL {
                     self.requests.with_label_values(&series(webhook, Some(operation), verdict));
                 }
             }
             self.requests.with_label_values(&series(webhook, None, Verdict::Error));
             for overload in Overload::ALL {
-                self.overload.with_label_values(&[webhook.label(), overload.label()]);
+                self.overload.with_label_values(&[webhook.label, overload.label()]);
             }
         }
         for reason in Reason::ALL {
@@ -190,8 +157,8 @@ impl Metrics {
     }
 }
 
-fn series(webhook: Webhook, operation: Option<&Operation>, verdict: Verdict) -> [&'static str; 3] {
-    [webhook.label(), operation_label(operation), verdict.label()]
+fn series(webhook: &Webhook, operation: Option<&Operation>, verdict: Verdict) -> [&'static str; 3] {
+    [webhook.label, operation_label(operation), verdict.label()]
 }
 
 /// The routes, measured where they are those of webhooks. Outside of all limits.
@@ -200,11 +167,12 @@ pub fn measure(router: Router, metrics: Metrics) -> Router {
 }
 
 async fn observe(State(metrics): State<Arc<Metrics>>, request: Request, next: Next) -> Response {
-    let Some(webhook) = Webhook::at(request.uri().path()) else { return next.run(request).await };
+    let path = request.uri().path();
+    let Some(webhook) = WEBHOOKS.iter().find(|webhook| webhook.path == path) else { return next.run(request).await };
     let mut measured = Measured { metrics, webhook, began: Instant::now(), outcome: None, overload: None };
     let response = next.run(request).await;
     if let Some(Waited(wait)) = response.extensions().get() {
-        measured.metrics.turn_wait.with_label_values(&[webhook.label()]).observe(wait.as_secs_f64());
+        measured.metrics.turn_wait.with_label_values(&[webhook.label]).observe(wait.as_secs_f64());
     }
     measured.outcome = response.extensions().get().cloned();
     measured.overload = response.extensions().get().copied();
@@ -214,7 +182,7 @@ async fn observe(State(metrics): State<Arc<Metrics>>, request: Request, next: Ne
 /// A request, which is counted when it is over: also when its client has gone, and when its review panicked.
 struct Measured {
     metrics: Arc<Metrics>,
-    webhook: Webhook,
+    webhook: &'static Webhook,
     began: Instant,
     outcome: Option<Outcome>,
     overload: Option<Overload>,
@@ -225,10 +193,10 @@ impl Drop for Measured {
         let Self { metrics, webhook, began, outcome, overload } = self;
         let none = Outcome { operation: None, verdict: Verdict::Error, rejection: None };
         let Outcome { operation, verdict, rejection } = outcome.take().unwrap_or(none);
-        metrics.duration.with_label_values(&[webhook.label()]).observe(began.elapsed().as_secs_f64());
-        metrics.requests.with_label_values(&series(*webhook, operation.as_ref(), verdict)).inc();
+        metrics.duration.with_label_values(&[webhook.label]).observe(began.elapsed().as_secs_f64());
+        metrics.requests.with_label_values(&series(webhook, operation.as_ref(), verdict)).inc();
         if let Some(overload) = overload {
-            metrics.overload.with_label_values(&[webhook.label(), overload.label()]).inc();
+            metrics.overload.with_label_values(&[webhook.label, overload.label()]).inc();
         }
         if let Some(reason) = rejection {
             metrics.rejections.with_label_values(&[reason.label()]).inc();

@@ -2,10 +2,10 @@
 //! both: API servers are trusted with the namespace, and whoever else reaches the port may name any.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Arc;
+use std::net::Ipv4Addr;
 
 use axum::http::Extensions;
+use jobset_program::server::party::Party;
 use serde::Deserialize as _;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 
@@ -15,45 +15,35 @@ pub(crate) const HEAD: usize = 4 << 10;
 /// Longest name of a namespace, in bytes (RFC 1123 label).
 const LONGEST: usize = 63;
 
-/// Address of the client of a connection, in the extensions of each request.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PeerAddress(pub(crate) IpAddr);
-
-impl PeerAddress {
-    /// The address of the client of a request.
-    pub(crate) fn of(extensions: &Extensions) -> Self {
-        extensions.get().copied().unwrap_or(Self(Ipv4Addr::UNSPECIFIED.into()))
-    }
+/// The party of the client of a request, which its connection has put into the extensions.
+pub(crate) fn of(extensions: &Extensions) -> Party {
+    extensions.get().cloned().unwrap_or_else(|| Party::of(Ipv4Addr::UNSPECIFIED.into()))
 }
 
-/// Address and namespace that a review is from.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Party {
-    /// Address of the client.
-    pub(crate) address: IpAddr,
-    /// Namespace of the object. Empty if none is found: such reviews are those of one more namespace.
-    pub(crate) namespace: Arc<str>,
+/// A namespace, from whatever address.
+pub(crate) fn of_namespace(namespace: &str) -> Party {
+    Party::of(Ipv4Addr::UNSPECIFIED.into()).with_namespace(namespace)
 }
 
-impl Party {
-    /// The party of a body of which nothing is known yet.
-    pub(crate) fn unnamed(PeerAddress(address): PeerAddress) -> Self {
-        Self { address, namespace: Arc::default() }
-    }
-
-    /// The party of a body that begins like this.
-    pub(crate) fn named(&self, body: &[u8]) -> Self {
-        Self { address: self.address, namespace: namespace(body).into() }
-    }
+/// The party of a body that begins like this, from a client of this party. Reviews in which no namespace is found are those of
+/// one more namespace.
+pub(crate) fn named(client: &Party, body: &[u8]) -> Party {
+    client.with_namespace(namespace(body))
 }
 
 /// `request.namespace` of a review, the first one if there are several; empty if none is found in the head of the body.
 fn namespace(body: &[u8]) -> String {
-    let mut found = None;
-    let find = Find { path: &["request", "namespace"], found: &mut found };
-    // The head ends somewhere, which is an error unless it is the whole body.
-    let _ = find.deserialize(&mut serde_json::Deserializer::from_slice(&body[..body.len().min(HEAD)]));
+    let found = text_at(&["request", "namespace"], &body[..body.len().min(HEAD)]);
     found.filter(|namespace| namespace.len() <= LONGEST).unwrap_or_default()
+}
+
+/// The first text at this path of keys in JSON, which may be cut off after it.
+pub(crate) fn text_at(path: &[&'static str], json: &[u8]) -> Option<String> {
+    let mut found = None;
+    let find = Find { path, found: &mut found };
+    // What is cut off ends with an error.
+    let _ = find.deserialize(&mut serde_json::Deserializer::from_slice(json));
+    found
 }
 
 /// Finds the text at a path of keys, and reads nothing else.

@@ -191,7 +191,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(2000))]
 
         #[test]
-        fn a_patch_applies_to_the_object_as_sent_and_keeps_what_is_unknown(sent in jobset()) {
+        fn patch_applies_as_sent_and_keeps_unknown_fields(sent in jobset()) {
             // What cannot be read is not patched.
             let Ok(before) = serde_json::from_value::<JobSet>(sent.clone()) else { return Ok(()) };
             let mut spec = defaults::apply(&before.spec);

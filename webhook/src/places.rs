@@ -4,10 +4,10 @@ mod queue;
 
 use std::sync::{Arc, Mutex};
 
+use jobset_program::server::party::Party;
+use jobset_program::server::pool::lock;
 use tokio::sync::oneshot;
 
-use crate::party::Party;
-use crate::registry::lock;
 use queue::{Queue, Ticket};
 
 /// A number of places that parties share ([`Queue`] says how).
@@ -28,16 +28,24 @@ impl Places {
 
     /// A place, when it is this party's turn. A caller that gives up no longer waits.
     pub(crate) async fn take(self: &Arc<Self>, party: Party) -> Place {
-        let (sender, given) = oneshot::channel();
-        let place = {
-            let mut queue = lock(&self.0);
-            let ticket = queue.enter(party, sender);
-            give(&mut queue);
-            Place { places: Arc::clone(self), ticket }
-        };
+        let (place, given) = self.enter(party);
         // The other end is dropped only by what this place itself does when it is dropped.
         let _ = given.await;
         place
+    }
+
+    /// A place, if this party gets one now.
+    pub(crate) fn take_now(self: &Arc<Self>, party: Party) -> Option<Place> {
+        let (place, mut given) = self.enter(party);
+        given.try_recv().is_ok().then_some(place)
+    }
+
+    fn enter(self: &Arc<Self>, party: Party) -> (Place, oneshot::Receiver<()>) {
+        let (sender, given) = oneshot::channel();
+        let mut queue = lock(&self.0);
+        let ticket = queue.enter(party, sender);
+        give(&mut queue);
+        (Place { places: Arc::clone(self), ticket }, given)
     }
 }
 
@@ -65,11 +73,23 @@ mod tests {
     use super::*;
 
     fn party(namespace: &str) -> Party {
-        Party { address: Ipv4Addr::LOCALHOST.into(), namespace: namespace.into() }
+        Party::of(Ipv4Addr::LOCALHOST.into()).with_namespace(namespace)
+    }
+
+    #[test]
+    fn namespace_alone_takes_half_and_next_half_of_rest() {
+        let places = Places::new(256);
+        let take = |namespace| std::iter::from_fn(|| places.take_now(party(namespace))).collect::<Vec<_>>();
+        let [flood, next, last] = ["flood", "next", "last"].map(take);
+        assert_eq!([flood.len(), next.len(), last.len()], [128, 64, 32]);
+        drop(flood);
+        assert_eq!(take("last").len(), (256 - 64 - 32 - 32) / 2);
+        drop((next, last));
+        assert_eq!(take("flood").len(), 128);
     }
 
     #[tokio::test]
-    async fn place_that_was_given_to_one_that_gives_up_goes_to_next() {
+    async fn place_of_one_that_gives_up_goes_to_next() {
         let places = Places::new(1);
         let held = places.take(party("a")).await;
         let [mut first, mut second] = ["b", "c"].map(|namespace| Box::pin(places.take(party(namespace))));

@@ -10,7 +10,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Resource;
 use kube::core::admission::{META_API_VERSION_V1, META_KIND, Operation};
-use kube::core::response::{Status, StatusCause, StatusDetails, StatusSummary, reason};
+use kube::core::response::{Status, StatusCause, StatusDetails, reason};
 use serde::{Deserialize as _, Serialize};
 use tracing::{debug, info};
 
@@ -34,17 +34,10 @@ pub enum Reading {
 /// A body that is not an AdmissionReview this service understands. The text is for the answer.
 #[derive(Debug, thiserror::Error)]
 pub enum Malformed {
-    /// Not JSON, or not of the shape of an AdmissionReview.
     #[error("the body is not an AdmissionReview: {0}")]
     Json(#[source] serde_json::Error),
-    /// Another kind or version.
     #[error("the body is a {kind} of {api_version}; this service understands {META_KIND} of {META_API_VERSION_V1}")]
-    Version {
-        /// Kind found.
-        kind: String,
-        /// API version found.
-        api_version: String,
-    },
+    Version { kind: String, api_version: String },
     /// The body has to be read with care.
     #[error("the body cannot be read quickly")]
     Unread,
@@ -116,9 +109,6 @@ pub fn mutate(body: &[u8], reading: Reading, settings: &Settings) -> Result<Revi
 
 /// Answers a review of the webhook that places Pods, unless the Pod follows. One that cannot be read is let through, as by
 /// [`mutate`].
-///
-/// # Errors
-/// When the body is not an AdmissionReview, or has to be read with care.
 pub(crate) fn place(body: &[u8], reading: Reading) -> Result<Placement, Malformed> {
     let request = match decode::<Pod>(body, reading)? {
         Decoded::Readable(request) => request,
@@ -126,7 +116,7 @@ pub(crate) fn place(body: &[u8], reading: Reading) -> Result<Placement, Malforme
     };
     let after = match pod::role(&request) {
         Ok(Some(Role::Follower(follower))) => return Ok(Placement::Follows(follower)),
-        Ok(Some(Role::Leader(leader))) => Ok(request.object.as_ref().map(|pod| leader.keep_away(pod))),
+        Ok(Some(Role::Leader(leader))) => Ok(request.object().map(|pod| leader.keep_away(pod))),
         Ok(None) => Ok(None),
         Err(refusal) => Err(refusal),
     };
@@ -135,21 +125,18 @@ pub(crate) fn place(body: &[u8], reading: Reading) -> Result<Placement, Malforme
 
 /// Answers a review of a Pod that follows, which goes to this domain. It is read again: as long as it waited for its leader,
 /// nothing was kept of it but the body.
-///
-/// # Errors
-/// When the body is not an AdmissionReview.
 pub(crate) fn follow(body: &[u8], follower: &Follower, domain: Result<String, Refusal>) -> Result<Review, Malformed> {
     let request = match decode::<Pod>(body, Reading::Quick)? {
         Decoded::Readable(request) => request,
         Decoded::Unreadable { asked, .. } => return Ok(Review::allow(asked)),
     };
-    let after = domain.map(|domain| request.object.as_ref().map(|pod| follower.follow(pod, domain)));
+    let after = domain.map(|domain| request.object().map(|pod| follower.follow(pod, domain)));
     Ok(placed(&request, after))
 }
 
 fn placed(request: &AdmissionRequest<Pod>, after: Result<Option<Pod>, Refusal>) -> Review {
     let (asked, pod, namespace) = (Asked::by(request), name(request), request.namespace.as_deref());
-    match (&request.object, after) {
+    match (request.object(), after) {
         (Some(before), Ok(Some(after))) if *before != after => {
             debug!(pod, namespace, "placed");
             Review::change(asked, before, &after)
@@ -199,7 +186,6 @@ impl Asked {
 }
 
 impl Review {
-    /// What it came to.
     pub fn outcome(&self) -> Outcome {
         let verdict = match &self.response {
             Response { allowed: true, .. } => Verdict::Allowed,
@@ -216,7 +202,7 @@ impl Review {
     }
 
     fn allow(asked: Asked) -> Self {
-        Self::of(asked, Response { allowed: true, ..Response::default() })
+        Self::allow_with(asked, Vec::new())
     }
 
     fn allow_with(asked: Asked, warnings: Vec<String>) -> Self {
@@ -225,14 +211,13 @@ impl Review {
 
     /// Lets an object through as `after` instead of `before`.
     fn change<K: Serialize>(asked: Asked, before: &K, after: &K) -> Self {
-        let patch = patch::diff(before, after).and_then(|patch| serde_json::to_vec(&patch));
-        let patch = match patch {
-            Ok(patch) => Some(ByteString(patch)),
-            Err(error) => {
-                return Self::deny(asked, Status::failure(&error.to_string(), reason::INTERNAL_ERROR).with_code(500));
+        match patch::diff(before, after).and_then(|patch| serde_json::to_vec(&patch)) {
+            Ok(patch) => {
+                let (patch, patch_type) = (Some(ByteString(patch)), Some("JSONPatch"));
+                Self::of(asked, Response { allowed: true, patch, patch_type, ..Response::default() })
             }
-        };
-        Self::of(asked, Response { allowed: true, patch, patch_type: Some("JSONPatch"), ..Response::default() })
+            Err(error) => Self::deny(asked, Status::failure(&error.to_string(), reason::INTERNAL_ERROR).with_code(500)),
+        }
     }
 
     fn deny(asked: Asked, status: Status) -> Self {
@@ -276,56 +261,53 @@ fn request_of<K>(review: AdmissionReview<K>) -> Result<Box<AdmissionRequest<K>>,
 
 /// Name of the object, or the beginning of the name that the API server will give it.
 fn name<K: Resource>(request: &AdmissionRequest<K>) -> &str {
-    let metadata = request.object.as_ref().map(Resource::meta);
+    let metadata = request.object().map(Resource::meta);
     let generated = || metadata.and_then(|it| it.name.as_deref().or(it.generate_name.as_deref())).unwrap_or_default();
     if request.name.is_empty() { generated() } else { &request.name }
 }
 
 /// The refusal, as the API server itself refuses an object that breaks its schema.
 fn invalid(name: &str, errors: &Errors) -> Status {
-    let details = StatusDetails {
-        name: name.to_owned(),
-        group: jobset_api::GROUP.to_owned(),
-        kind: "JobSet".to_owned(),
+    let message = format!("JobSet.{} \"{name}\" is invalid: {}", jobset_api::GROUP, aggregate(errors));
+    let (name, group, causes) = (name.to_owned(), jobset_api::GROUP.to_owned(), causes(errors));
+    let details = StatusDetails { name, group, causes, ..details("JobSet") };
+    Status::failure(&message, reason::INVALID).with_code(422).with_details(details)
+}
+
+/// Details about an object of this kind.
+pub(crate) fn details(kind: &str) -> StatusDetails {
+    StatusDetails {
+        name: String::new(),
+        group: String::new(),
+        kind: kind.to_owned(),
         uid: String::new(),
-        causes: causes(errors),
+        causes: Vec::new(),
         retry_after_seconds: 0,
-    };
-    Status {
-        status: Some(StatusSummary::Failure),
-        code: 422,
-        message: format!("JobSet.{} \"{name}\" is invalid: {}", jobset_api::GROUP, aggregate(errors)),
-        metadata: None,
-        reason: reason::INVALID.to_owned(),
-        details: Some(details),
     }
 }
 
 pub(crate) fn causes(errors: &Errors) -> Vec<StatusCause> {
-    let cause =
-        |reason: &str, message: String, field: String| StatusCause { reason: reason.to_owned(), message, field };
-    let mut causes: Vec<_> =
-        errors.iter().map(|it| cause(it.reason.as_str(), it.message.clone(), it.field.clone())).collect();
-    if errors.omitted() > 0 {
-        causes.push(cause("", more(errors), String::new()));
-    }
-    causes
+    let cause = |reason: &str, message: String, field: &str| StatusCause {
+        reason: reason.to_owned(),
+        message,
+        field: field.to_owned(),
+    };
+    let shown = errors.iter().map(|it| cause(it.reason.as_str(), it.message.clone(), &it.field));
+    shown.chain(more(errors).map(|more| cause("", more, ""))).collect()
 }
 
 /// One error as it is, several in brackets, as Kubernetes writes them.
 pub(crate) fn aggregate(errors: &Errors) -> String {
-    let mut texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
-    if errors.omitted() > 0 {
-        texts.push(more(errors));
-    }
+    let texts: Vec<_> = errors.iter().map(ToString::to_string).chain(more(errors)).collect();
     match texts.as_slice() {
         [one] => one.clone(),
         several => format!("[{}]", several.join(", ")),
     }
 }
 
-fn more(errors: &Errors) -> String {
-    format!("and {} more errors", errors.omitted())
+/// What is said of the errors that are only counted.
+fn more(errors: &Errors) -> Option<String> {
+    (errors.omitted() > 0).then(|| format!("and {} more errors", errors.omitted()))
 }
 
 #[cfg(test)]

@@ -18,12 +18,10 @@ use crate::args::{Args, CertificateArgs, CertificateSource};
 use crate::cluster::Cluster;
 use crate::connections::Drain;
 use crate::jobset::Terms;
-use crate::limits::{self, Limits};
 use crate::metrics::Metrics;
 use crate::pod::lookup::Lookup;
-use crate::tls::{self, MinVersion};
 use crate::turn::Computing;
-use crate::{Error, check, connections, metrics, serve};
+use crate::{Error, check, connections, limits, metrics, serve, tls};
 
 /// How often the certificate is looked at by the wall clock.
 const INTERVAL: Duration = Duration::from_mins(1);
@@ -36,12 +34,7 @@ pub struct Service {
     metrics: Port,
     names: Names,
     source: Source,
-    tls_min_version: MinVersion,
-    limits: Limits,
-    leader_wait: Duration,
-    terms: Terms,
-    drain_delay: Duration,
-    drain_timeout: Duration,
+    args: Args,
 }
 
 impl Service {
@@ -55,46 +48,20 @@ impl Service {
         Ok(Self {
             names,
             source,
-            tls_min_version: args.serving.tls_min_version,
-            limits: args.limits.clone(),
             listener: listen(args.serving.listen, "--listen").await?,
             health: port(args.serving.health_listen, "health-listen", "health checks")?,
             metrics: port(args.serving.metrics_listen, "metrics-listen", "metrics")?,
-            leader_wait: args.placement.leader_wait,
-            terms: Terms {
-                gates: args.features.gates,
-                injection: args.features.injection(),
-                cluster: Cluster::default(),
-                limits: args.limits.of_jobset(),
-                topology_keys: args.placement.exclusive_topology_keys.clone(),
-            },
-            drain_delay: args.serving.drain_delay,
-            drain_timeout: args.serving.drain_timeout,
+            args: args.clone(),
         })
     }
 
-    /// Address of the webhooks, with the port that the system chose where 0 was asked for.
+    /// Addresses of the webhooks, of `/healthz` and `/readyz`, and of `/metrics`, with the ports that the system chose where 0 was
+    /// asked for.
     ///
     /// # Errors
-    /// When the system does not know it.
-    pub fn address(&self) -> std::io::Result<SocketAddr> {
-        self.listener.local_addr()
-    }
-
-    /// Address of `/healthz` and `/readyz`.
-    ///
-    /// # Errors
-    /// When the system does not know it.
-    pub fn health_address(&self) -> std::io::Result<SocketAddr> {
-        self.health.address()
-    }
-
-    /// Address of `/metrics`.
-    ///
-    /// # Errors
-    /// When the system does not know it.
-    pub fn metrics_address(&self) -> std::io::Result<SocketAddr> {
-        self.metrics.address()
+    /// When the system does not know them.
+    pub fn addresses(&self) -> std::io::Result<[SocketAddr; 3]> {
+        Ok([self.listener.local_addr()?, self.health.address()?, self.metrics.address()?])
     }
 
     /// Serves until `stop`. Then readiness falls and clients are told to ask elsewhere, connections are still accepted for
@@ -103,13 +70,13 @@ impl Service {
     /// # Errors
     /// When TLS or a metric cannot be set up.
     pub async fn run(self, client: Client, stop: CancellationToken) -> Result<(), Error> {
+        let Args { serving, limits, placement, features, .. } = self.args;
         let resolver = Arc::new(Resolver::default());
-        let tls = tls::config(Arc::clone(&resolver) as Arc<_>, self.tls_min_version)?;
+        let tls = tls::config(Arc::clone(&resolver) as Arc<_>, serving.tls_min_version)?;
         let (readiness, ready) = watch::channel(Readiness::NotReady("starting".to_owned()));
         let closed = CancellationToken::new();
-        let limits = &self.limits;
         let registry = Registry::new();
-        let metrics = Metrics::register(&registry)?;
+        let metrics = Metrics::register(&registry).map_err(Error::Metrics)?;
         let looks_at_bundles = matches!(self.source, Source::Directory { .. });
         let of_certificates = jobset_certs::Metrics::register(&registry, looks_at_bundles).map_err(Error::Metrics)?;
         let exposition = jobset_metrics::routes(registry, env!("CARGO_PKG_VERSION")).map_err(Error::Metrics)?;
@@ -119,15 +86,22 @@ impl Service {
         let stopped = CancellationToken::new();
         let _stopped = stopped.clone().drop_guard();
         let probed = ports.serve(stopped).map_err(Error::Ports)?;
-        let lookup = Lookup::new(client.clone(), self.leader_wait);
-        let (jobsets, pods) = (serve::router(self.terms.clone()), serve::pod_router(lookup.clone()));
-        let (cluster, at_once) = (self.terms.cluster, limits.max_concurrent_reviews);
-        let computing = Arc::new(Computing::new(at_once));
-        let pods = limits::guard_with(pods, limits, limits.max_concurrent_pods, &computing);
-        let router = limits::guard_with(jobsets, limits, at_once, &computing).merge(pods);
-        let router = metrics::measure(router, metrics);
-        let drain = Drain { begun: stop.clone(), closed: closed.clone(), timeout: self.drain_timeout };
-        let webhooks = connections::serve(self.listener, Some(tls), router, limits, drain);
+        let cluster = Cluster::default();
+        let terms = Terms {
+            gates: features.gates,
+            injection: features.injection(),
+            cluster: cluster.clone(),
+            limits: limits.of_jobset(),
+            topology_keys: placement.exclusive_topology_keys,
+        };
+        let lookup = Lookup::new(client.clone(), placement.leader_wait);
+        let (jobsets, pods) = (serve::router(terms), serve::pod_router(lookup.clone()));
+        let computing = Arc::new(Computing::new(limits.max_concurrent_reviews));
+        let pods = limits::guard_with(pods, &limits, limits.max_concurrent_pods, &computing);
+        let jobsets = limits::guard_with(jobsets, &limits, limits.max_concurrent_reviews, &computing);
+        let router = metrics::measure(jobsets.merge(pods), metrics);
+        let drain = Drain { begun: stop.clone(), closed: closed.clone(), timeout: serving.drain_timeout };
+        let webhooks = connections::serve(self.listener, Some(tls), router, &limits, drain);
         let certificates = jobset_certs::serve::serve(
             client.clone(),
             self.source,
@@ -140,7 +114,7 @@ impl Service {
         let shutdown = async {
             stop.cancelled().await;
             info!("shutting down");
-            tokio::time::sleep(self.drain_delay).await;
+            tokio::time::sleep(serving.drain_delay).await;
             closed.cancel();
             std::future::pending::<()>().await;
         };

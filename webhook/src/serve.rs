@@ -7,15 +7,12 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
 use axum::{Extension, Router};
-use jobset_program::log_limit;
-use tracing::warn;
 
 use crate::jobset::Terms;
-use crate::limits::Refusal;
-use crate::memory::TakenAway;
 use crate::pod::lookup::Lookup;
 use crate::review::{self, Malformed, Placement, Reading, Review};
 use crate::turn::Turn;
+use crate::unreviewed::Unreviewed;
 
 /// Path of the mutating webhook, as the Go JobSet registers it.
 pub const MUTATE_PATH: &str = "/mutate-jobset-x-k8s-io-v1alpha2-jobset";
@@ -40,50 +37,24 @@ pub fn router(terms: Terms) -> Router {
         .route(MUTATE_PATH, post(mutate))
         .route(VALIDATE_PATH, post(validate))
         .method_not_allowed_fallback(not_allowed)
-        .fallback(async |uri: Uri| refuse(StatusCode::NOT_FOUND, &format!("there is no webhook at {}", uri.path())))
+        .fallback(not_found)
 }
 
 /// The route of the webhook that places Pods.
 pub fn pod_router(lookup: Lookup) -> Router {
-    let place = async move |Extension(turn): Extension<Turn>, headers: HeaderMap| match content_type_of(&headers) {
-        Ok(()) => place(&turn, &lookup).await.unwrap_or_else(Failed::answer),
-        Err(refused) => refused,
+    let place = async move |Extension(turn): Extension<Turn>, headers: HeaderMap| {
+        place(&turn, &headers, &lookup).await.unwrap_or_else(|unreviewed| unreviewed.answer())
     };
     Router::new().route(POD_PATH, post(place)).method_not_allowed_fallback(not_allowed)
-}
-
-/// Why a request gets no review.
-enum Failed {
-    Malformed(Malformed),
-    TakenAway(TakenAway),
-}
-
-impl Failed {
-    fn answer(self) -> Response {
-        match self {
-            Self::Malformed(malformed) => refuse(StatusCode::BAD_REQUEST, &malformed.to_string()),
-            Self::TakenAway(taken_away) => Refusal::from(taken_away).answer(),
-        }
-    }
-}
-
-impl From<Malformed> for Failed {
-    fn from(malformed: Malformed) -> Self {
-        Self::Malformed(malformed)
-    }
-}
-
-impl From<TakenAway> for Failed {
-    fn from(taken_away: TakenAway) -> Self {
-        Self::TakenAway(taken_away)
-    }
 }
 
 /// What is read of the body, and made of it: quickly, and where that fails, with care.
 async fn computed<T: Send + 'static>(
     turn: &Turn,
+    headers: &HeaderMap,
     review: impl Fn(&[u8], Reading) -> Result<T, Malformed> + Clone + Send + 'static,
-) -> Result<T, Failed> {
+) -> Result<T, Unreviewed> {
+    content_type_of(headers)?;
     let quick = review.clone();
     let computed = match turn.compute(move |body| quick(body, Reading::Quick)).await? {
         Err(Malformed::Unread) => turn.compute_alone(move |body| review(body, Reading::Careful)).await?,
@@ -97,20 +68,17 @@ async fn answer(
     headers: &HeaderMap,
     review: impl Fn(&[u8], Reading) -> Result<Review, Malformed> + Clone + Send + 'static,
 ) -> Response {
-    if let Err(refused) = content_type_of(headers) {
-        return refused;
-    }
     let written = move |body: &[u8], reading| review(body, reading).map(written);
-    computed(turn, written).await.unwrap_or_else(Failed::answer)
+    computed(turn, headers, written).await.unwrap_or_else(|unreviewed| unreviewed.answer())
 }
 
 /// A Pod that follows waits for its leader outside of the places in which others are computed.
-async fn place(turn: &Turn, lookup: &Lookup) -> Result<Response, Failed> {
+async fn place(turn: &Turn, headers: &HeaderMap, lookup: &Lookup) -> Result<Response, Unreviewed> {
     let begin = |body: &[u8], reading| match review::place(body, reading)? {
         Placement::Follows(follower) => Ok(ControlFlow::Continue(follower)),
         Placement::Reviewed(review) => Ok(ControlFlow::Break(written(*review))),
     };
-    let follower = match computed(turn, begin).await? {
+    let follower = match computed(turn, headers, begin).await? {
         ControlFlow::Continue(follower) => follower,
         ControlFlow::Break(answer) => return Ok(answer),
     };
@@ -119,24 +87,18 @@ async fn place(turn: &Turn, lookup: &Lookup) -> Result<Response, Failed> {
 }
 
 async fn not_allowed(method: Method) -> Response {
-    refuse(StatusCode::METHOD_NOT_ALLOWED, &format!("the method must be POST, not {method}"))
+    Unreviewed::Unfit(StatusCode::METHOD_NOT_ALLOWED, format!("the method must be POST, not {method}")).answer()
 }
 
-fn refuse(status: StatusCode, text: &str) -> Response {
-    // It may repeat what was sent, at any length.
-    let text = log_limit::beginning(text);
-    if let Some(suppressed) = log_limit::permit(status.as_str()) {
-        warn!(status = status.as_u16(), reason = text, suppressed, "cannot answer a request");
-    }
-    (status, format!("{text}\n")).into_response()
+async fn not_found(uri: Uri) -> Response {
+    Unreviewed::Unfit(StatusCode::NOT_FOUND, format!("there is no webhook at {}", uri.path())).answer()
 }
 
-#[expect(clippy::result_large_err, reason = "the error is the answer")]
-fn content_type_of(headers: &HeaderMap) -> Result<(), Response> {
+fn content_type_of(headers: &HeaderMap) -> Result<(), Unreviewed> {
     let content_type = headers.get(header::CONTENT_TYPE).map_or("", |value| value.to_str().unwrap_or("not text"));
     if content_type.split(';').next().is_none_or(|it| !it.trim().eq_ignore_ascii_case("application/json")) {
         let text = format!("Content-Type must be application/json, not {content_type:?}");
-        return Err(refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, &text));
+        return Err(Unreviewed::Unfit(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use clap::ValueEnum;
+use jobset_program::server::HTTP2;
 use rustls::server::ResolvesServerCert;
 use rustls::{ServerConfig, SupportedProtocolVersion, version};
 
@@ -42,6 +43,3 @@ pub fn config(resolver: Arc<dyn ResolvesServerCert>, min_version: MinVersion) ->
     config.alpn_protocols = vec![HTTP2.to_vec(), b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }
-
-/// What a client says in its hello that speaks HTTP/2.
-pub(crate) const HTTP2: &[u8] = b"h2";

@@ -1,17 +1,16 @@
 //! The turn of a review: where it is computed, on a thread that does nothing else meanwhile, and where it waits.
 
-use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
 
-use axum::body::{Bytes, HttpBody};
-use hyper::body::Frame;
+use axum::body::{Body, Bytes};
+use futures::stream;
+use jobset_program::server::party::Party;
+use jobset_program::server::pool::lock;
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::memory::{Coming, Content, TakenAway};
-use crate::party::Party;
+use crate::memory::ReviewMemory;
 use crate::places::{Place, Places};
-use crate::registry::lock;
+use crate::unreviewed::Unreviewed;
 
 /// Most reviews that are computed at the same time. Each takes a thread, and memory: what is read may take dozens of times as much as
 /// its body.
@@ -40,7 +39,7 @@ impl Computing {
 pub(crate) struct Turn(Arc<Granted>);
 
 struct Granted {
-    body: Coming,
+    memory: Arc<ReviewMemory>,
     computing: Arc<Computing>,
     waiting: Arc<Places>,
     /// Until the first computation.
@@ -51,18 +50,19 @@ struct Granted {
 impl Turn {
     /// The turn of a review that has a place for its first computation.
     pub(crate) fn new(
-        body: Coming,
+        memory: ReviewMemory,
         place: Place,
         computing: Arc<Computing>,
         waiting: Arc<Places>,
         large: (Option<Place>, Option<OwnedSemaphorePermit>),
     ) -> Self {
-        Self(Arc::new(Granted { body, computing, waiting, place: Mutex::new(Some(place)), _large: large }))
+        let (memory, place) = (Arc::new(memory), Mutex::new(Some(place)));
+        Self(Arc::new(Granted { memory, computing, waiting, place, _large: large }))
     }
 
     /// Who the review is from.
     pub(crate) fn party(&self) -> &Party {
-        self.0.body.party()
+        self.0.memory.party()
     }
 
     /// What `work` makes of the body. It keeps its place for as long as it takes, also when nobody waits for it any longer. After it,
@@ -70,7 +70,7 @@ impl Turn {
     pub(crate) async fn compute<T: Send + 'static>(
         &self,
         work: impl FnOnce(&[u8]) -> T + Send + 'static,
-    ) -> Result<T, TakenAway> {
+    ) -> Result<T, Unreviewed> {
         let first = lock(&self.0.place).take();
         let place = match first {
             Some(place) => place,
@@ -83,47 +83,43 @@ impl Turn {
     pub(crate) async fn compute_alone<T: Send + 'static>(
         &self,
         work: impl FnOnce(&[u8]) -> T + Send + 'static,
-    ) -> Result<T, TakenAway> {
+    ) -> Result<T, Unreviewed> {
         let place = self.take(&self.0.computing.alone).await?;
         self.run(place, work).await
     }
 
     /// Waits for something that is computed elsewhere.
-    pub(crate) async fn wait<T>(&self, elsewhere: impl Future<Output = T>) -> Result<T, TakenAway> {
+    pub(crate) async fn wait<T>(&self, elsewhere: impl Future<Output = T>) -> Result<T, Unreviewed> {
         let _place = self.take(&self.0.waiting).await?;
-        tokio::select! {
-            came = elsewhere => Ok(came),
-            taken_away = self.0.body.taken_away() => Err(taken_away),
-        }
+        self.0.memory.waits(elsewhere).await
     }
 
-    /// The body, after all computations; `None` if others have taken its memory.
-    pub(crate) fn take_body(&self) -> Option<Content> {
-        self.0.body.lend().ok()
+    /// The memory of the review, for its answer.
+    pub(crate) fn memory(&self) -> Arc<ReviewMemory> {
+        Arc::clone(&self.0.memory)
     }
 
-    /// The body of the request, for a handler that reads it itself. Then nobody takes its memory any longer.
-    pub(crate) fn whole_body(&self) -> WholeBody {
-        WholeBody(Some(self.clone()))
+    /// The body of the request, for a handler that reads it itself. Its memory is counted for as long as it exists.
+    pub(crate) fn whole_body(&self) -> Body {
+        let memory = self.memory();
+        let lent = async move { memory.lend().map(|body| Bytes::from_owner(WholeBody { body, _memory: memory })) };
+        Body::from_stream(stream::once(lent))
     }
 
-    async fn take(&self, places: &Arc<Places>) -> Result<Place, TakenAway> {
-        tokio::select! {
-            place = places.take(self.party().clone()) => Ok(place),
-            taken_away = self.0.body.taken_away() => Err(taken_away),
-        }
+    async fn take(&self, places: &Arc<Places>) -> Result<Place, Unreviewed> {
+        self.0.memory.waits(places.take(self.party().clone())).await
     }
 
     async fn run<T: Send + 'static>(
         &self,
         place: Place,
         work: impl FnOnce(&[u8]) -> T + Send + 'static,
-    ) -> Result<T, TakenAway> {
-        let (turn, body) = (self.clone(), self.0.body.lend()?);
+    ) -> Result<T, Unreviewed> {
+        let (turn, body) = (self.clone(), self.0.memory.lend()?);
         let work = move || {
             let _place = place;
-            let computed = work(body.as_ref());
-            turn.0.body.give_back(body);
+            let computed = work(&body);
+            turn.0.memory.give_back(body);
             computed
         };
         let computed = tokio::task::spawn_blocking(work).await;
@@ -133,19 +129,14 @@ impl Turn {
 }
 
 /// See [`Turn::whole_body`].
-pub(crate) struct WholeBody(Option<Turn>);
+struct WholeBody {
+    body: Vec<u8>,
+    _memory: Arc<ReviewMemory>,
+}
 
-impl HttpBody for WholeBody {
-    type Data = Bytes;
-    type Error = TakenAway;
-
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, TakenAway>>> {
-        let body = self.0.take().map(|turn| turn.0.body.lend());
-        Poll::Ready(body.map(|body| body.map(|body| Frame::data(Bytes::from_owner(body)))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.0.is_none()
+impl AsRef<[u8]> for WholeBody {
+    fn as_ref(&self) -> &[u8] {
+        &self.body
     }
 }
 
@@ -161,12 +152,12 @@ mod tests {
 
     use super::*;
     use crate::memory::Memory;
-    use crate::party::PeerAddress;
+    use crate::party::named;
 
     const BODY: &[u8] = br#"{"request":{"namespace":"a"}}"#;
 
     fn party() -> Party {
-        Party::unnamed(PeerAddress(Ipv4Addr::LOCALHOST.into())).named(BODY)
+        named(&Party::of(Ipv4Addr::LOCALHOST.into()), BODY)
     }
 
     fn computing() -> Arc<Computing> {
@@ -174,7 +165,7 @@ mod tests {
     }
 
     async fn turn(computing: &Arc<Computing>) -> Turn {
-        let memory = Memory::new(1 << 20, Duration::from_secs(1));
+        let memory = Memory::new(1, Duration::from_secs(1));
         let mut body = memory.coming(party(), 0).unwrap();
         body.extend(BODY).unwrap();
         body.arrived().unwrap();
@@ -183,7 +174,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn computation_that_has_begun_keeps_its_place_when_its_client_gives_up() {
+    async fn computation_whose_client_gives_up_keeps_its_place() {
         let computing = computing();
         let ((begins, begun), (end, ends)) = (oneshot::channel(), mpsc::channel::<()>());
         let turn = turn(&computing).await;
@@ -204,7 +195,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_waits_for_its_place_is_not_computed_when_its_client_gives_up() {
+    async fn waiting_computation_whose_client_gives_up_never_begins() {
         let (computing, computed) = (computing(), Arc::new(AtomicUsize::new(0)));
         let count = || {
             let computed = Arc::clone(&computed);
@@ -223,7 +214,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn panic_of_a_computation_frees_its_place_and_reaches_its_handler() {
+    async fn panic_of_computation_frees_place_and_reaches_handler() {
         let computing = computing();
         let turn = turn(&computing).await;
         let panicked = tokio::spawn(async move { turn.compute(|_| panic!("out of range")).await }).await;

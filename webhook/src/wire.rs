@@ -18,85 +18,67 @@ use serde::{Deserialize, Deserializer};
 pub struct AdmissionReview<K> {
     /// API version of the review, and not of the object in it.
     pub api_version: String,
-    /// Kind of the review.
     pub kind: String,
-    /// What is asked.
     pub request: Option<AdmissionRequest<K>>,
 }
 
 /// What somebody wants to do with an object.
 #[derive(Debug, Deserialize)]
-#[serde(bound = "K: Object", from = "SentRequest<K>")]
+#[serde(rename_all = "camelCase", bound = "K: Object")]
 pub struct AdmissionRequest<K> {
     /// Has to be in the answer.
     pub uid: String,
-    /// What is to be done.
     pub operation: Operation,
     /// The subresource that it is done to; none for the object as a whole.
+    #[serde(default)]
     pub sub_resource: Option<String>,
     /// Name of the object; empty where the API server is yet to generate it.
+    #[serde(default)]
     pub name: String,
-    /// Namespace of the object.
+    #[serde(default)]
     pub namespace: Option<String>,
-    /// The object as it will be; none in deletions.
-    pub object: Option<K>,
-    /// The object as it is; none in creations.
-    pub old_object: Option<K>,
-    /// The memory that the specifications of both take, in bytes.
-    pub weight: SpecWeight,
+    /// The object as it will be, with the weight of its specification; none in deletions.
+    #[serde(default, deserialize_with = "object")]
+    pub object: Option<Weighed<K>>,
+    /// The object as it is, with the weight of its specification; none in creations.
+    #[serde(default, deserialize_with = "object")]
+    pub old_object: Option<Weighed<K>>,
+}
+
+impl<K> AdmissionRequest<K> {
+    /// The object as it will be.
+    pub fn object(&self) -> Option<&K> {
+        self.object.as_ref().map(|object| &object.value)
+    }
+
+    /// The object as it is.
+    pub fn old_object(&self) -> Option<&K> {
+        self.old_object.as_ref().map(|object| &object.value)
+    }
+
+    /// Whether it is about an object as a whole, and not about a subresource.
+    pub fn is_whole(&self) -> bool {
+        self.sub_resource.as_deref().unwrap_or_default().is_empty()
+    }
+
+    pub fn weight(&self) -> SpecWeight {
+        let weight = |object: &Option<Weighed<K>>| object.as_ref().map_or(0, |object| object.weight);
+        SpecWeight { new: weight(&self.object), old: weight(&self.old_object) }
+    }
 }
 
 /// The memory that the specifications of the objects of a review take, in bytes; 0 for an object that is not there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpecWeight {
-    /// That of the object as it will be.
     pub new: usize,
-    /// That of the object as it is.
     pub old: usize,
-}
-
-/// A request as it is sent.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", bound = "K: Object")]
-struct SentRequest<K> {
-    uid: String,
-    operation: Operation,
-    #[serde(default)]
-    sub_resource: Option<String>,
-    #[serde(default)]
-    name: String,
-    #[serde(default)]
-    namespace: Option<String>,
-    #[serde(default, deserialize_with = "object")]
-    object: Option<Weighed<K>>,
-    #[serde(default, deserialize_with = "object")]
-    old_object: Option<Weighed<K>>,
-}
-
-impl<K> From<SentRequest<K>> for AdmissionRequest<K> {
-    fn from(sent: SentRequest<K>) -> Self {
-        let weight = |object: &Option<Weighed<K>>| object.as_ref().map_or(0, |object| object.weight);
-        Self {
-            uid: sent.uid,
-            operation: sent.operation,
-            sub_resource: sent.sub_resource,
-            name: sent.name,
-            namespace: sent.namespace,
-            weight: SpecWeight { new: weight(&sent.object), old: weight(&sent.old_object) },
-            object: sent.object.map(|object| object.value),
-            old_object: sent.old_object.map(|object| object.value),
-        }
-    }
 }
 
 /// A kind of objects that are reviewed.
 pub trait Object: Sized {
-    /// Type of `spec`.
     type Spec: DeserializeOwned;
-    /// Type of `status`.
     type Status: DeserializeOwned;
 
-    /// Puts an object together.
     fn of(metadata: ObjectMeta, spec: Self::Spec, status: Option<Self::Status>) -> Self;
 }
 
@@ -158,12 +140,12 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_read_as_it_is_but_for_managed_fields() {
+    fn object_is_read_whole_without_managed_fields() {
         let mut object = json!({ "metadata": metadata(), "spec": { "suspend": true }, "status": { "restarts": 1 } });
         let wanted: JobSet = serde_json::from_value(object.clone()).unwrap();
         object["metadata"]["managedFields"] = json!([{ "manager": "kubectl", "fieldsV1": { "f:spec": {} } }]);
         let request = review(&object).request.unwrap();
-        assert_eq!((request.object.as_ref(), request.old_object), (Some(&wanted), None));
+        assert_eq!((request.object(), request.old_object()), (Some(&wanted), None));
         let read = serde_json::to_value(&wanted.metadata).unwrap();
         assert_eq!(read, metadata(), "no field is missing here");
     }
@@ -171,7 +153,7 @@ mod tests {
     #[test]
     fn null_is_what_is_absent() {
         let object = json!({ "metadata": { "creationTimestamp": null, "labels": null }, "spec": {}, "status": null });
-        assert_eq!(review(&object).request.unwrap().object, Some(JobSet::default()));
-        assert_eq!(review(&json!({ "spec": {} })).request.unwrap().object, Some(JobSet::default()));
+        assert_eq!(review(&object).request.unwrap().object(), Some(&JobSet::default()));
+        assert_eq!(review(&json!({ "spec": {} })).request.unwrap().object(), Some(&JobSet::default()));
     }
 }

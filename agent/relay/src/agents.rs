@@ -6,17 +6,15 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jobset_program::{log_limit, peer};
+use jobset_program::log_limit;
+use jobset_program::server::{Connection, Secured, Service, Unserved};
 use jobset_stream::AGENT_FRAME;
 use jobset_stream::frame::{Reader, Writer};
 use jobset_stream::message::{FromAgent, Nonce, Report};
-use jobset_stream::tls::{Identity, TlsError};
-use rustls::ServerConfig;
 use tokio::io::{ReadHalf, WriteHalf};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
 use tokio_util::codec::LengthDelimitedCodecError;
 use tracing::{debug, info};
 
@@ -26,8 +24,7 @@ use crate::hub::{self, Bell, Turn};
 use crate::limits::{
     FRAME_TIME, HANDSHAKE_TIME, Limit, MESSAGE_BURST, MESSAGE_RATE, NAME_BYTES, NONCE_BYTES, TokenBucket,
 };
-use crate::lobby::{self, Accepted};
-use crate::metrics::{Direction, kind_label};
+use crate::metrics::Direction;
 use crate::shared::Shared;
 use crate::tls::CurrentTls;
 
@@ -36,7 +33,7 @@ const BATCH: usize = 16;
 /// Time over which connections are closed when the relay shuts down, so that agents do not all connect elsewhere at once.
 pub(crate) const DRAIN: Duration = Duration::from_secs(2);
 
-type Stream = TlsStream<Counted<TcpStream>>;
+type Stream = Secured<Counted<TcpStream>>;
 type AgentReader = Reader<ReadHalf<Stream>>;
 type AgentWriter = Writer<WriteHalf<Stream>>;
 
@@ -69,40 +66,61 @@ impl Closed {
     }
 }
 
-/// Serves agents until the relay shuts down.
-pub(crate) async fn serve<F>(listener: TcpListener, mut tls: CurrentTls<F>, shared: Arc<Shared>)
-where
-    F: Fn(&Identity) -> Result<ServerConfig, TlsError>,
-{
-    let counters = shared.metrics.bytes(Direction::FromAgent, Direction::ToAgent);
-    let serve = |accepted| {
-        tokio::spawn(converse(accepted, tls.acceptor(), counters.clone(), Arc::clone(&shared)));
-    };
-    lobby::accept(listener, serve, |peer| note_refused(peer, Limit::Unauthenticated, &shared)).await;
+/// The port for agents.
+pub(crate) struct Agents {
+    tls: CurrentTls,
+    counters: ByteCounters,
+    shared: Arc<Shared>,
 }
 
-async fn converse(accepted: Accepted, tls: TlsAcceptor, counters: ByteCounters, shared: Arc<Shared>) {
-    let Accepted { stream, peer, place } = accepted;
-    // Each step has a future of its own on the heap, which is freed with it: what stays is small.
-    let introduced = tokio::select! {
-        introduced = timeout(HANDSHAKE_TIME, Box::pin(introduce(stream, tls, counters))) => {
-            introduced.unwrap_or(Err(Closed::Limit(Limit::Time)))
+impl Agents {
+    pub(crate) fn new(tls: CurrentTls, shared: Arc<Shared>) -> Self {
+        Self { tls, counters: shared.metrics.bytes(Direction::FromAgent, Direction::ToAgent), shared }
+    }
+}
+
+impl Service for Agents {
+    type Stream = Counted<TcpStream>;
+
+    fn wrap(&self, stream: TcpStream) -> Counted<TcpStream> {
+        Counted::new(stream, self.counters.clone())
+    }
+
+    fn tls(&self) -> Option<TlsAcceptor> {
+        Some(self.tls.acceptor())
+    }
+
+    async fn serve(self: Arc<Self>, Connection { stream, peer, place }: Connection<Counted<TcpStream>>) {
+        let shared = &self.shared;
+        // Each step has a future of its own on the heap, which is freed with it: what stays is small.
+        let introduced = tokio::select! {
+            introduced = timeout(HANDSHAKE_TIME, Box::pin(introduce(stream))) => {
+                introduced.unwrap_or(Err(Closed::Limit(Limit::Time)))
+            }
+            _ = place.lost() => Err(Closed::Limit(Limit::Unauthenticated)),
+            () = shared.stop.cancelled() => return,
+        };
+        drop(place);
+        let closed = match introduced {
+            Ok(introduction) => match Box::pin(admit(introduction, peer, shared)).await {
+                Ok((mut member, reader, writer, life)) => member.stay(reader, writer, life).await,
+                Err(closed) => closed,
+            },
+            Err(closed) => Some(closed),
+        };
+        match closed {
+            Some(Closed::Limit(limit)) => note_refused(peer, limit, shared),
+            Some(Closed::Gone(error)) => debug!(%peer, %error, "the connection of an agent ended"),
+            None => debug!(%peer, "the connection of an agent ended"),
         }
-        () = place.evicted() => Err(Closed::Limit(Limit::Unauthenticated)),
-        () = shared.stop.cancelled() => return,
-    };
-    drop(place);
-    let closed = match introduced {
-        Ok(introduction) => match Box::pin(admit(introduction, peer, &shared)).await {
-            Ok((mut member, reader, writer, life)) => member.stay(reader, writer, life).await,
-            Err(closed) => closed,
-        },
-        Err(closed) => Some(closed),
-    };
-    match closed {
-        Some(Closed::Limit(limit)) => note_refused(peer, limit, &shared),
-        Some(Closed::Gone(error)) => debug!(%peer, %error, "the connection of an agent ended"),
-        None => debug!(%peer, "the connection of an agent ended"),
+    }
+
+    fn unserved(&self, peer: SocketAddr, why: &Unserved) {
+        match why {
+            Unserved::Rejected | Unserved::Evicted => note_refused(peer, Limit::Unauthenticated, &self.shared),
+            Unserved::Late => note_refused(peer, Limit::Time, &self.shared),
+            Unserved::Broken(error) => debug!(%peer, %error, "the connection of an agent ended"),
+        }
     }
 }
 
@@ -113,11 +131,9 @@ fn note_refused(peer: SocketAddr, limit: Limit, shared: &Shared) {
     }
 }
 
-/// The handshake and the hello.
-async fn introduce(stream: TcpStream, tls: TlsAcceptor, counters: ByteCounters) -> Result<Introduction, Closed> {
-    peer::prepare(&stream).map_err(Closed::Gone)?;
-    let accepted = tls.accept(Counted::new(stream, counters)).await.map_err(Closed::Gone)?;
-    let (read, write) = tokio::io::split(accepted);
+/// The hello.
+async fn introduce(stream: Stream) -> Result<Introduction, Closed> {
+    let (read, write) = tokio::io::split(stream);
     let (mut reader, writer) = (Reader::new(read, AGENT_FRAME), Writer::new(write, AGENT_FRAME));
     let hello = reader.next().await.map_err(Closed::of)?;
     let Some(hello) = hello else { return Err(Closed::Gone(io::ErrorKind::UnexpectedEof.into())) };
@@ -201,17 +217,18 @@ impl Member {
                 continue;
             };
             is_waiting = false;
-            let report = match next {
-                Ok(Some(FromAgent::Report(report))) if report.is_permitted() => report,
-                Ok(Some(_)) => return Some(Closed::Limit(Limit::Protocol)),
+            let message: FromAgent = match next {
+                Ok(Some(message)) => message,
                 Ok(None) => return None,
                 Err(error) => return Some(Closed::of(error)),
             };
+            let kind = message.kind();
+            let Some(event) = message.into_event() else { return Some(Closed::Limit(Limit::Protocol)) };
             if !rate.take(MESSAGE_RATE, MESSAGE_BURST, Instant::now()) {
                 return Some(Closed::Limit(Limit::Messages));
             }
-            self.shared.metrics.message(Direction::FromAgent, "report");
-            self.shared.hub().report(self.number, report);
+            self.shared.metrics.message(Direction::FromAgent, kind);
+            self.shared.hub().pass(self.number, event);
         }
     }
 
@@ -228,7 +245,7 @@ impl Member {
             };
             let mut sent = pin!(async {
                 for outgoing in messages {
-                    self.shared.metrics.message(Direction::ToAgent, kind_label(outgoing.kind));
+                    self.shared.metrics.message(Direction::ToAgent, outgoing.kind.label());
                     writer.feed_encoded(outgoing.message).await?;
                 }
                 writer.flush().await
@@ -263,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connection_lasts_into_the_last_tenth_of_the_token_and_not_beyond() {
+    fn connection_ends_in_last_tenth_of_its_token() {
         assert_eq!(life(1000, 0.0).as_secs(), 900);
         assert_eq!(life(1000, 1.0).as_secs(), 1000);
         assert_eq!(life(-5, 1.0), Duration::ZERO);

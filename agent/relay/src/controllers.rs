@@ -1,82 +1,79 @@
 //! Connections of controllers: the leader's, and for a while those of leaders before it.
 
-use std::io;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 
-use jobset_program::{log_limit, peer};
+use jobset_program::log_limit;
+use jobset_program::server::{Connection, Secured, Service, Unserved};
 use jobset_stream::CONTROLLER_FRAME;
 use jobset_stream::frame::{Reader, Writer};
 use jobset_stream::message::ToRelay;
-use jobset_stream::tls::{Identity, TlsError};
-use rustls::ServerConfig;
 use tokio::io::{ReadHalf, WriteHalf};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::time::{sleep, timeout};
+use tokio::net::TcpStream;
+use tokio::time::sleep;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::server::TlsStream;
-use tracing::{debug, info};
+use tracing::info;
 
 use crate::agents::DRAIN;
 use crate::counted::{ByteCounters, Counted};
 use crate::hub::{Bell, Turn};
-use crate::limits::HANDSHAKE_TIME;
-use crate::lobby::{self, Accepted};
-use crate::metrics::Direction;
+use crate::metrics::{Direction, EVENTS};
 use crate::shared::Shared;
 use crate::tls::CurrentTls;
 
-type Stream = TlsStream<Counted<TcpStream>>;
+type Stream = Secured<Counted<TcpStream>>;
 
-/// Serves controllers until the relay shuts down.
-pub(crate) async fn serve<F>(listener: TcpListener, mut tls: CurrentTls<F>, shared: Arc<Shared>)
-where
-    F: Fn(&Identity) -> Result<ServerConfig, TlsError>,
-{
-    let counters = shared.metrics.bytes(Direction::FromController, Direction::ToController);
-    let serve = |accepted| {
-        tokio::spawn(converse(accepted, tls.acceptor(), counters.clone(), Arc::clone(&shared)));
-    };
-    lobby::accept(listener, serve, |peer| debug!(%peer, "too many connections of this address")).await;
+/// The port for controllers.
+pub(crate) struct Controllers {
+    tls: CurrentTls,
+    counters: ByteCounters,
+    shared: Arc<Shared>,
 }
 
-async fn converse(accepted: Accepted, tls: TlsAcceptor, counters: ByteCounters, shared: Arc<Shared>) {
-    let Accepted { stream, peer, place } = accepted;
-    let accepted = tokio::select! {
-        accepted = Box::pin(shake(stream, tls, counters)) => accepted,
-        () = place.evicted() => Err(io::ErrorKind::TimedOut.into()),
-        () = shared.stop.cancelled() => return,
-    };
-    drop(place);
-    let stream = match accepted {
-        Ok(stream) => stream,
-        Err(error) => {
-            if let Some(suppressed) = log_limit::permit(&peer.ip().to_string()) {
-                info!(%peer, %error, suppressed, "a connection is not that of a controller");
-            }
-            return;
+impl Controllers {
+    pub(crate) fn new(tls: CurrentTls, shared: Arc<Shared>) -> Self {
+        Self { tls, counters: shared.metrics.bytes(Direction::FromController, Direction::ToController), shared }
+    }
+}
+
+impl Service for Controllers {
+    type Stream = Counted<TcpStream>;
+
+    fn wrap(&self, stream: TcpStream) -> Counted<TcpStream> {
+        Counted::new(stream, self.counters.clone())
+    }
+
+    fn tls(&self) -> Option<TlsAcceptor> {
+        Some(self.tls.acceptor())
+    }
+
+    async fn serve(self: Arc<Self>, Connection { stream, peer, place }: Connection<Counted<TcpStream>>) {
+        // The handshake has shown the certificate of a controller.
+        drop(place);
+        let shared = Arc::clone(&self.shared);
+        let (number, bell) = shared.hub().connect();
+        info!(%peer, "a controller has connected");
+        let speaker = Speaker { number, bell, shared };
+        let (read, write) = tokio::io::split(stream);
+        let (mut reader, mut writer) = (Reader::new(read, CONTROLLER_FRAME), Writer::new(write, CONTROLLER_FRAME));
+        let drained = async {
+            speaker.shared.stop.cancelled().await;
+            sleep(DRAIN).await;
+        };
+        let reason = tokio::select! {
+            reason = speaker.read(&mut reader) => reason,
+            reason = speaker.write(&mut writer) => reason,
+            () = drained => "the relay shuts down".to_owned(),
+        };
+        info!(%peer, reason, "the connection of a controller has ended");
+    }
+
+    fn unserved(&self, peer: SocketAddr, why: &Unserved) {
+        if let Some(suppressed) = log_limit::permit(&peer.ip().to_string()) {
+            info!(%peer, %why, suppressed, "a connection is not that of a controller");
         }
-    };
-    let (number, bell) = shared.hub().connect();
-    info!(%peer, "a controller has connected");
-    let speaker = Speaker { number, bell, shared };
-    let (read, write) = tokio::io::split(stream);
-    let (mut reader, mut writer) = (Reader::new(read, CONTROLLER_FRAME), Writer::new(write, CONTROLLER_FRAME));
-    let drained = async {
-        speaker.shared.stop.cancelled().await;
-        sleep(DRAIN).await;
-    };
-    let reason = tokio::select! {
-        reason = speaker.read(&mut reader) => reason,
-        reason = speaker.write(&mut writer) => reason,
-        () = drained => "the relay shuts down".to_owned(),
-    };
-    info!(%peer, reason, "the connection of a controller has ended");
-}
-
-async fn shake(stream: TcpStream, tls: TlsAcceptor, counters: ByteCounters) -> io::Result<Stream> {
-    peer::prepare(&stream)?;
-    timeout(HANDSHAKE_TIME, tls.accept(Counted::new(stream, counters))).await?
+    }
 }
 
 /// A controller that is registered while this exists.
@@ -89,12 +86,12 @@ struct Speaker {
 impl Speaker {
     async fn read(&self, reader: &mut Reader<ReadHalf<Stream>>) -> String {
         loop {
-            let message = match reader.next().await {
+            let message: ToRelay = match reader.next().await {
                 Ok(Some(message)) => message,
                 Ok(None) => return "the controller has ended it".to_owned(),
                 Err(error) => return error.to_string(),
             };
-            self.shared.metrics.message(Direction::FromController, kind(&message));
+            self.shared.metrics.message(Direction::FromController, message.kind().label());
             let heard = self.shared.hub().hear(self.number, message);
             if let Err(error) = heard {
                 return error.to_string();
@@ -116,7 +113,7 @@ impl Speaker {
                     return limit.label().to_owned();
                 }
             };
-            self.shared.metrics.message(Direction::ToController, "events");
+            self.shared.metrics.message(Direction::ToController, EVENTS);
             let mut sent = pin!(writer.send_encoded(frame));
             loop {
                 tokio::select! {
@@ -140,14 +137,5 @@ impl Speaker {
 impl Drop for Speaker {
     fn drop(&mut self) {
         self.shared.hub().disconnect(self.number);
-    }
-}
-
-fn kind(message: &ToRelay) -> &'static str {
-    match message {
-        ToRelay::Leader(_) => "leader",
-        ToRelay::Group { .. } => "group",
-        ToRelay::Answer { .. } => "answer",
-        ToRelay::Beat(_) => "beat",
     }
 }

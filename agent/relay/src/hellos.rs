@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pod_that_says_hello_too_often_has_to_wait_and_others_do_not() {
+    fn pod_with_too_many_hellos_waits_alone() {
         let (mut hellos, now) = (Hellos::default(), Instant::now());
         let permitted = (0..100).filter(|_| hellos.permit("a", now)).count();
         assert_eq!(permitted, 10);

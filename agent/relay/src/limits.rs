@@ -2,18 +2,19 @@
 
 use std::time::Duration;
 
+use jobset_program::server::{self, places::Size};
 use tokio::time::Instant;
 
-/// How long a connection has for its TLS handshake and the hello: as long as an agent waits for a relay.
+/// How long a connection has for its TLS handshake, and then for the hello: as long as an agent waits for a relay.
 pub const HANDSHAKE_TIME: Duration = jobset_stream::SILENCE;
-/// Connections of agents that have not said hello. More wait in the backlog of the port: an agent needs milliseconds, so those
-/// that come back at once are served in turn.
+/// Connections of a port that have not shown who they are. More wait in the backlog of the port: an agent needs milliseconds, so
+/// those that come back at once are served in turn.
 pub const UNAUTHENTICATED: usize = 4096;
 /// Age at which a connection that has not said hello makes room for one that waits. An agent's is as old only where thousands more
 /// have connected before it: if those made room, all of them would begin again.
 pub const UNAUTHENTICATED_AGE: Duration = Duration::from_secs(5);
-/// Connections of one address that have not said hello. A node has fewer Pods, so more of one are no agents: they are closed at
-/// once, or take the place of its oldest.
+/// Connections of one IPv4 address or IPv6 /64 that have not said hello. A node has fewer Pods, so more of one are no agents:
+/// they are closed at once, or take the place of its oldest.
 pub const UNAUTHENTICATED_OF_ADDRESS: usize = UNAUTHENTICATED / 4;
 /// Connections of one Pod. One more takes the place of the oldest: an agent that has lost its connection opens another one.
 pub const CONNECTIONS_PER_POD: usize = 2;
@@ -49,6 +50,13 @@ pub const REVIEW_RATE: f64 = 10.0;
 pub const REVIEW_QUEUE: usize = 64;
 /// How long a token review may take, with its wait.
 pub const REVIEW_TIME: Duration = Duration::from_secs(10);
+
+/// The limits of connections until they have shown who they are. Then they leave their place, and the hub counts them.
+pub(crate) fn connections() -> server::Limits {
+    let (total, of_network) = (UNAUTHENTICATED, UNAUTHENTICATED_OF_ADDRESS);
+    let places = Size { total, of_network, age_for_own: UNAUTHENTICATED_AGE, age_for_others: UNAUTHENTICATED_AGE };
+    server::Limits { places, handshake: HANDSHAKE_TIME, life: Duration::MAX }
+}
 
 /// Why a connection is rejected or closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,11 +1,11 @@
 //! What is measured. Labels are enums: nothing that an agent sends becomes one.
 
+use jobset_stream::message::{FromAgent, Kind};
 use prometheus::core::{AtomicU64, GenericCounterVec};
 use prometheus::{IntCounter, IntCounterVec, IntGauge, Opts, Registry};
 
 use crate::auth::Rejection;
 use crate::counted::ByteCounters;
-use crate::hub::Kind;
 use crate::limits::Limit;
 
 /// Between whom messages go.
@@ -34,24 +34,17 @@ impl Direction {
     }
 
     /// The kinds of its messages.
-    fn kinds(self) -> &'static [&'static str] {
+    fn kinds(self) -> Vec<&'static str> {
         match self {
-            Self::FromAgent => &["hello", "report"],
-            Self::ToAgent | Self::FromController => &["leader", "group", "answer", "beat"],
-            Self::ToController => &["events"],
+            Self::FromAgent => FromAgent::KINDS.into(),
+            Self::ToAgent | Self::FromController => Kind::ALL.map(Kind::label).into(),
+            Self::ToController => vec![EVENTS],
         }
     }
 }
 
-/// The label of a message to an agent.
-pub(crate) fn kind_label(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Leader => "leader",
-        Kind::Group => "group",
-        Kind::Answer => "answer",
-        Kind::Beat => "beat",
-    }
-}
+/// The kind of the messages to controllers.
+pub(crate) const EVENTS: &str = "events";
 
 /// The handles.
 #[derive(Clone, Debug)]

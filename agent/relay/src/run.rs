@@ -5,29 +5,30 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use jobset_program::ports::{Port, Ports};
+use jobset_program::server::Server;
 use jobset_stream::tls::Identity;
 use kube::{Client, Config};
 use prometheus::Registry;
-use tokio::net::TcpListener;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use crate::agents::DRAIN;
+use crate::agents::{Agents, DRAIN};
 use crate::args::Args;
 use crate::auth::authenticator::Authenticator;
+use crate::controllers::Controllers;
 use crate::health::Pulse;
 use crate::hub::{Capacity, Hub};
 use crate::metrics::Metrics;
 use crate::shared::Shared;
 use crate::tls::CurrentTls;
-use crate::{agents, controllers, health, socket};
+use crate::{files, health, limits};
 
 /// The relay with its ports open and nothing served yet.
 #[derive(Debug)]
 pub struct Relay {
-    agents: TcpListener,
-    controllers: TcpListener,
+    agents: Port,
+    controllers: Port,
     health: Port,
     args: Args,
 }
@@ -39,8 +40,8 @@ impl Relay {
     /// When a port is taken.
     pub fn open(args: &Args) -> anyhow::Result<Self> {
         Ok(Self {
-            agents: socket::listen(args.agents_listen, "agents-listen", "agents")?,
-            controllers: socket::listen(args.controller_listen, "controller-listen", "controllers")?,
+            agents: Port::open(args.agents_listen, "agents-listen", "agents")?,
+            controllers: Port::open(args.controller_listen, "controller-listen", "controllers")?,
             health: Port::open(args.health_listen, "health-listen", "health checks and metrics")?,
             args: args.clone(),
         })
@@ -51,7 +52,7 @@ impl Relay {
     /// # Errors
     /// When the system does not know them.
     pub fn addresses(&self) -> std::io::Result<[SocketAddr; 3]> {
-        Ok([self.agents.local_addr()?, self.controllers.local_addr()?, self.health.address()?])
+        Ok([self.agents.address()?, self.controllers.address()?, self.health.address()?])
     }
 
     /// Serves until `stop`. Then closes the connections of agents, spread over two seconds.
@@ -64,7 +65,7 @@ impl Relay {
         let identity = Identity::follow(args.cert_dir).context("no certificate for TLS (--cert-dir)")?;
         let agents_tls = CurrentTls::new(identity.clone(), Identity::server)?;
         let controllers_tls = CurrentTls::new(identity, move |it: &Identity| it.server_of(&controller_name))?;
-        socket::raise_file_limit(args.max_connections.get());
+        files::raise_limit(args.max_connections.get());
         let registry = Registry::new();
         let capacity =
             Capacity { agents: args.max_connections.get(), of_namespace: args.max_connections_per_namespace.get() };
@@ -77,22 +78,24 @@ impl Relay {
         let stopped = CancellationToken::new();
         let _stopped = stopped.clone().drop_guard();
         let probed = ports.serve(stopped)?;
-        let addresses = [agents.local_addr()?, controllers.local_addr()?];
+        let addresses = [agents.address()?, controllers.address()?];
         info!(version = env!("CARGO_PKG_VERSION"), agents = %addresses[0], controllers = %addresses[1], "jobset-relay starts");
         tokio::spawn({
             let shared = Arc::clone(&shared);
             async move { shared.authenticator.follow().await }
         });
         tokio::spawn(async move { pulse.beat().await });
+        let agents = Server::new(agents.into_listener()?, limits::connections())
+            .serve(Arc::new(Agents::new(agents_tls, Arc::clone(&shared))), stop.clone());
+        let controllers = Server::new(controllers.into_listener()?, limits::connections())
+            .serve(Arc::new(Controllers::new(controllers_tls, shared)), stop);
         tokio::select! {
-            () = agents::serve(agents, agents_tls, Arc::clone(&shared)) => {}
-            () = controllers::serve(controllers, controllers_tls, Arc::clone(&shared)) => {}
+            _ = agents => {}
+            _ = controllers => {}
             () = probed => {}
-            () = stop.cancelled() => {
-                info!("shutting down");
-            }
         }
-        // Both listeners are closed. The tasks of the connections end within this time.
+        info!("shutting down");
+        // Both ports are closed. The connections end within this time.
         sleep(DRAIN).await;
         info!("stopped");
         Ok(())

@@ -27,9 +27,13 @@ async fn closed(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> Result<()> 
 
 /// Connects from another address than the agents, and says nothing.
 async fn silent(relay: &TestRelay, address: u8) -> Result<TcpStream> {
+    silent_to(relay.agents, address).await
+}
+
+async fn silent_to(port: SocketAddr, address: u8) -> Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.bind(SocketAddr::from(([127, 0, 1, address], 0)))?;
-    Ok(socket.connect(relay.agents).await?)
+    Ok(socket.connect(port).await?)
 }
 
 #[tokio::test]
@@ -51,11 +55,31 @@ async fn silent_connections_of_many_addresses_keep_no_agent_out() -> Result<()> 
     Ok(())
 }
 
+#[tokio::test]
+async fn endless_handshakes_of_many_addresses_keep_no_controller_out() -> Result<()> {
+    let (relay, space) = (TestRelay::start(&[]).await?, Space::new("attack-controllers").await?);
+    let mut silent_ones = Vec::new();
+    for address in 1..=5 {
+        for number in 0..UNAUTHENTICATED_OF_ADDRESS {
+            let mut stream = silent_to(relay.controllers, address).await?;
+            stream.write_all(if number % 2 == 0 { b"" } else { &[0x16, 3, 1] }).await?;
+            silent_ones.push(stream);
+        }
+    }
+    let mut controller = TestController::dial(&relay).await?;
+    let _agent = TestAgent::connect(&relay, &space.agent_token("a").await?, "train").await?;
+    controller.hello().await?;
+    for stream in &mut silent_ones {
+        closed(stream).await?;
+    }
+    Ok(())
+}
+
 /// More connections than one address can have. Where they filled the port, an agent would wait in its backlog until they are old.
 const GREEDY: usize = UNAUTHENTICATED_OF_ADDRESS + 32;
 
 #[tokio::test]
-async fn address_that_connects_again_whenever_it_is_closed_keeps_no_agent_waiting() -> Result<()> {
+async fn address_that_always_reconnects_keeps_no_agent_waiting() -> Result<()> {
     let (relay, space) = (TestRelay::start(&[]).await?, Space::new("attack-refill").await?);
     let mut controller = TestController::dial(&relay).await?;
     let refill = try_join_all((0..GREEDY).map(|_| async {
@@ -80,7 +104,7 @@ async fn address_that_connects_again_whenever_it_is_closed_keeps_no_agent_waitin
 }
 
 #[tokio::test]
-async fn slow_handshake_and_missing_hello_and_endless_frame_end_in_time() -> Result<()> {
+async fn slow_handshake_hello_or_frame_ends_in_time() -> Result<()> {
     let relay = TestRelay::start(&[]).await?;
     let mut slow = TcpStream::connect(relay.agents).await?;
     slow.write_all(&[0x16, 3, 1]).await?;
@@ -121,7 +145,7 @@ async fn frame_that_never_ends_after_the_hello_ends_the_connection() -> Result<(
 }
 
 #[tokio::test]
-async fn pod_that_connects_again_and_again_is_kept_out_and_others_are_not() -> Result<()> {
+async fn pod_that_always_reconnects_is_kept_out_alone() -> Result<()> {
     let (relay, space) = (TestRelay::start(&[]).await?, Space::new("attack-hellos").await?);
     let mut controller = TestController::dial(&relay).await?;
     let token = space.agent_token("a").await?;
@@ -160,7 +184,7 @@ async fn flood_of_messages_ends_the_connection() -> Result<()> {
 }
 
 #[tokio::test]
-async fn exit_text_above_the_limit_and_second_hello_end_the_connection() -> Result<()> {
+async fn long_exit_text_or_second_hello_ends_connection() -> Result<()> {
     let (relay, space) = (TestRelay::start(&[]).await?, Space::new("attack-protocol").await?);
     let token = space.agent_token("a").await?;
     let long = Report { epoch: 1, exit: Some("x".repeat(jobset_stream::EXIT_BYTES + 1)), started: None };

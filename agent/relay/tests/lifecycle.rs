@@ -12,7 +12,7 @@ use crate::peers::{TestAgent, TestController};
 use crate::program::{TestRelay, command};
 
 #[tokio::test]
-async fn relay_that_is_killed_and_started_again_serves_those_that_come_back() -> Result<()> {
+async fn relay_killed_and_restarted_serves_returning_agents() -> Result<()> {
     let (mut relay, space) = (TestRelay::start(&[]).await?, Space::new("lifecycle-kill").await?);
     let token = space.agent_token("a").await?;
     let mut controller = TestController::dial(&relay).await?;

@@ -25,7 +25,7 @@ async fn assert_only(relay: &TestRelay, controller: &mut TestController, space: 
 }
 
 #[tokio::test]
-async fn token_that_is_not_for_relays_alone_or_not_of_a_pod_is_rejected() -> Result<()> {
+async fn token_with_other_audience_or_without_pod_is_rejected() -> Result<()> {
     let (relay, space) = (TestRelay::start(&[]).await?, Space::new("tokens-wrong").await?);
     let mut controller = TestController::dial(&relay).await?;
     let pod = space.pod("a").await?;

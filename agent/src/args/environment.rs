@@ -1,30 +1,26 @@
 //! The environment variables of the agent.
 
 use std::ffi::OsString;
-use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
+use std::time::Duration;
 
 use jobset_protocol::agent::{
     BARRIER_PATH, BARRIER_PORT, DEFAULT_BARRIER_PATH, DEFAULT_BARRIER_PORT, DEFAULT_EXIT_CODE, EPOCH_FILE, EXIT_CODE,
     FATAL_EXIT_CODES, GO_BARRIER_PATH, GO_BARRIER_PATH_VARIABLE, GO_BARRIER_PORT, GO_DEFAULT_BARRIER_PORT,
     GO_DEFAULT_EXIT_CODE, GO_EXIT_CODE, GO_WORKER_COMMAND, JOBSET_NAME, JOBSET_UID, LOG, NAMESPACE, POD_NAME,
     PRE_RESTART_FILE, PRE_RESTART_SECONDS, PRE_RESTART_URL, RELAY, RELAY_FOLDER, RELAY_FOLDER_VARIABLE,
-    STOP_GRACE_SECONDS,
+    STOP_GRACE_SECONDS, exit_codes,
 };
+
+use tracing::Level;
 use tracing_subscriber::filter::Targets;
 
-use super::values::{ExitCodes, LocalUrl, RelayAddress, Seconds, is_object_name};
-use super::{ArgsError, Config, Relay, Role};
-use crate::probe::BarrierPath;
+use super::values::{barrier_path, is_object_name, local_url, port, relay, restart_exit_code, seconds};
+use super::{ArgsError, Config, Names, Role};
 use crate::save::{SaveHook, SaveHookKind};
 
 const SHELL: &str = "SHELL";
 const PATH_VARIABLE: &str = "PATH";
-
-const PORT: &str = "a port, a number from 1 to 65535";
-const PATH: &str = "a path such as /barrier-is-lifted";
-const SECONDS: &str = "a number of seconds from 0 to 86400, such as 2 or 0.5";
 
 /// The values of variables that are not set.
 struct Defaults {
@@ -57,33 +53,16 @@ impl<F: Fn(&str) -> Option<OsString>> Env<F> {
     }
 
     /// The value of the first of these variables that is set. `required` describes the values allowed, for the error.
-    fn first<T: FromStr>(&self, names: &[&'static str], required: &'static str) -> Result<Option<T>, ArgsError> {
-        let set = names.iter().find_map(|name| Some((*name, self.text(name)?)));
-        set.map(|(variable, value)| read(variable, value, required)).transpose()
-    }
-
-    fn or_default<T: FromStr>(
+    fn first<T>(
         &self,
         names: &[&'static str],
-        default: &str,
+        read: impl Fn(&str) -> Option<T>,
         required: &'static str,
-    ) -> Result<T, ArgsError> {
-        match self.first(names, required)? {
-            Some(value) => Ok(value),
-            None => read(names[0], default.to_owned(), required),
-        }
-    }
-
-    fn or_defaults<T: FromStr>(
-        &self,
-        names: &[&'static str],
-        defaults: &[impl ToString],
-        required: &'static str,
-    ) -> Result<Vec<T>, ArgsError> {
-        match self.first(names, required)? {
-            Some(value) => Ok(vec![value]),
-            None => defaults.iter().map(|default| read(names[0], default.to_string(), required)).collect(),
-        }
+    ) -> Result<Option<T>, ArgsError> {
+        let Some((variable, value)) = names.iter().find_map(|name| Some((*name, self.text(name)?))) else {
+            return Ok(None);
+        };
+        read(&value).map(Some).ok_or(ArgsError::Invalid { variable, value, required })
     }
 
     /// The shell that runs the worker's command line: `SHELL`, else bash in `PATH`, as for the Go JobSet's agent; else `/bin/sh`.
@@ -95,24 +74,21 @@ impl<F: Fn(&str) -> Option<OsString>> Env<F> {
         self.raw(SHELL).or_else(|| bash().map(OsString::from)).unwrap_or_else(|| "/bin/sh".into())
     }
 
-    fn relay(&self) -> Result<Option<Relay>, ArgsError> {
-        let given = self.first(&[RELAY], "[NAME=]HOST:PORT, such as jobset-relay.jobset-system.svc:9443")?;
-        Ok(given.map(|RelayAddress { address, name, leader }| {
-            let folder = self.raw(RELAY_FOLDER_VARIABLE).unwrap_or_else(|| RELAY_FOLDER.into());
-            Relay { address, name, leader, folder: folder.into() }
-        }))
+    /// A duration in seconds.
+    fn seconds(&self, variable: &'static str, default: u64) -> Result<Duration, ArgsError> {
+        let given = self.first(&[variable], seconds, "a number of seconds from 0 to 86400, such as 2 or 0.5")?;
+        Ok(given.unwrap_or(Duration::from_secs(default)))
     }
 
     fn save_hook(&self) -> Result<Option<SaveHook>, ArgsError> {
-        let url = self.first::<LocalUrl>(&[PRE_RESTART_URL], "a URL such as http://localhost:9000/save")?;
+        let url = self.first(&[PRE_RESTART_URL], local_url, "a URL such as http://localhost:9000/save")?;
         let kind = match (url, self.raw(PRE_RESTART_FILE)) {
             (Some(_), Some(_)) => return Err(ArgsError::Both(PRE_RESTART_URL, PRE_RESTART_FILE)),
-            (Some(LocalUrl(uri)), None) => SaveHookKind::Http(uri),
+            (Some(uri), None) => SaveHookKind::Http(uri),
             (None, Some(file)) => SaveHookKind::File(PathBuf::from(file)),
             (None, None) => return Ok(None),
         };
-        let Seconds(limit) = self.or_default(&[PRE_RESTART_SECONDS], "10", SECONDS)?;
-        Ok(Some(SaveHook { kind, limit }))
+        Ok(Some(SaveHook { kind, limit: self.seconds(PRE_RESTART_SECONDS, 10)? }))
     }
 }
 
@@ -145,36 +121,41 @@ impl Config {
         let pod = name(POD_NAME, env.text(POD_NAME), "fieldRef metadata.name")?;
         let jobset = "fieldRef metadata.annotations['jobset.sigs.k8s.io/jobset-name']";
         let jobset = name(JOBSET_NAME, env.text(JOBSET_NAME), jobset)?;
+        let names = Names { namespace, pod, jobset };
 
         let by_shell = |line| vec![env.shell(is_file), "-c".into(), line];
         let role = match command.or_else(|| env.raw(GO_WORKER_COMMAND).map(by_shell)) {
             Some(command) => {
-                let fatal = env.first(&[FATAL_EXIT_CODES], "exit codes from 1 to 255, such as 2,3,64-78")?;
-                let Seconds(grace) = env.or_default(&[STOP_GRACE_SECONDS], "2", SECONDS)?;
-                Role::Supervisor { command, fatal: fatal.map_or_else(Default::default, |ExitCodes(it)| it), grace }
+                let fatal =
+                    env.first(&[FATAL_EXIT_CODES], exit_codes, "exit codes from 1 to 255, such as 2,3,64-78")?;
+                let grace = env.seconds(STOP_GRACE_SECONDS, 2)?;
+                Role::Supervisor { command, fatal: fatal.unwrap_or_default(), grace }
             }
             None => Role::Sidecar {
-                restart_exit_code: env.or_default(
-                    &[EXIT_CODE, GO_EXIT_CODE],
-                    &defaults.exit_code.to_string(),
-                    "a number from 1 to 255",
-                )?,
+                restart_exit_code: env
+                    .first(&[EXIT_CODE, GO_EXIT_CODE], restart_exit_code, "a number from 1 to 255")?
+                    .unwrap_or(defaults.exit_code),
                 epoch_file: env.raw(EPOCH_FILE).map(PathBuf::from),
                 save: env.save_hook()?,
             },
         };
         // A supervisor shares the ports of its worker, which may need any port, so a supervisor has no default port.
-        let ports = if matches!(role, Role::Sidecar { .. }) { defaults.ports } else { &[] };
-        let barrier_ports: Vec<NonZeroU16> = env.or_defaults(&[BARRIER_PORT, GO_BARRIER_PORT], ports, PORT)?;
-        let barrier_paths: Vec<BarrierPath> =
-            env.or_defaults(&[BARRIER_PATH, GO_BARRIER_PATH_VARIABLE], defaults.paths, PATH)?;
-        let log: Targets =
-            env.or_default(&[LOG], "jobset_agent=info", "a level, or target=level,..., such as jobset_agent=debug")?;
-        let (jobset_uid, relay) = (env.text(JOBSET_UID), env.relay()?);
-        Ok(Self { namespace, pod, jobset, jobset_uid, barrier_ports, barrier_paths, relay, role, log })
+        let ports = if role.supervises() { &[] } else { defaults.ports };
+        let port = env.first(&[BARRIER_PORT, GO_BARRIER_PORT], port, "a port, a number from 1 to 65535")?;
+        let barrier_ports = port.map_or_else(|| ports.to_vec(), |port| vec![port]);
+        let paths = defaults.paths.iter().map(|path| (*path).to_owned());
+        let path = [BARRIER_PATH, GO_BARRIER_PATH_VARIABLE];
+        let path = env.first(&path, barrier_path, "a path such as /barrier-is-lifted")?;
+        let barrier_paths = path.map_or_else(|| paths.collect(), |path| vec![path]);
+        let log = |value: &str| value.parse().ok();
+        let log = env.first(&[LOG], log, "a level, or target=level,..., such as jobset_agent=debug")?;
+        let log = log.unwrap_or_else(|| Targets::new().with_target("jobset_agent", Level::INFO));
+        let folder = env.raw(RELAY_FOLDER_VARIABLE).unwrap_or_else(|| RELAY_FOLDER.into());
+        let relay = env.first(
+            &[RELAY],
+            |value| relay(value, PathBuf::from(&folder)),
+            "[NAME=]HOST:PORT, such as jobset-relay.jobset-system.svc:9443",
+        )?;
+        Ok(Self { names, jobset_uid: env.text(JOBSET_UID), barrier_ports, barrier_paths, relay, role, log })
     }
-}
-
-fn read<T: FromStr>(variable: &'static str, value: String, required: &'static str) -> Result<T, ArgsError> {
-    value.parse().map_err(|_| ArgsError::Invalid { variable, value, required })
 }

@@ -10,7 +10,6 @@ mod values;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::num::{NonZeroU8, NonZeroU16};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -19,7 +18,6 @@ use thiserror::Error;
 use tracing_subscriber::filter::Targets;
 
 use crate::decide::Mode;
-use crate::probe::BarrierPath;
 use crate::save::SaveHook;
 
 /// Text of `--help`.
@@ -70,27 +68,27 @@ The agent also accepts the variables of the Go JobSet's agent: STARTUP_PROBE_POR
 SHELL names runs that command line, else bash in PATH, else /bin/sh.
 ";
 
+/// The Pod whose epoch an agent writes, the JobSet of the Pod, and the namespace of both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Names {
+    pub namespace: String,
+    pub pod: String,
+    pub jobset: String,
+}
+
 /// The Pod and the JobSet of this agent, and its settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Namespace of the Pod and of its JobSet.
-    pub namespace: String,
-    /// Name of the Pod whose epoch this agent writes.
-    pub pod: String,
-    /// Name of the JobSet that the Pod belongs to.
-    pub jobset: String,
+    pub names: Names,
     /// UID of the JobSet; `None` takes the UID of the first JobSet observed under the name.
     pub jobset_uid: Option<String>,
     /// TCP ports of the probe. A supervisor without a port has none. A sidecar without a port that may replace the Go JobSet's agent
     /// has two.
-    pub barrier_ports: Vec<NonZeroU16>,
-    /// Paths of the probe.
-    pub barrier_paths: Vec<BarrierPath>,
+    pub barrier_ports: Vec<u16>,
+    pub barrier_paths: Vec<String>,
     /// The relays of the agent stream; `None` if the agent relies on the API server alone.
     pub relay: Option<Relay>,
-    /// The relation of the agent to its worker.
     pub role: Role,
-    /// What to log.
     pub log: Targets,
 }
 
@@ -114,15 +112,13 @@ pub enum Role {
     /// The agent runs beside the worker, in a container of its own.
     Sidecar {
         /// Exit code for which the Pod's restart rules restart all containers; 1 to 255.
-        restart_exit_code: NonZeroU8,
-        /// File with the epoch for the worker.
+        restart_exit_code: u8,
         epoch_file: Option<PathBuf>,
         /// The hook by which the worker saves its state before a restart.
         save: Option<SaveHook>,
     },
     /// The agent is the parent process of the worker.
     Supervisor {
-        /// The worker's program and arguments.
         command: Vec<OsString>,
         /// Exit codes of the worker that end the container.
         fatal: BTreeSet<u8>,
@@ -149,47 +145,35 @@ impl Role {
 /// What the command line asks for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
-    /// Print [`HELP`].
     Help,
-    /// Print the version.
     Version,
     /// Copy the binary into this folder.
     Install(PathBuf),
-    /// Run as a sidecar or as a supervisor.
     Run(Box<Config>),
 }
 
 /// An invalid command line or environment.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ArgsError {
-    /// An argument that does not exist.
     #[error("unknown argument {0:?}; see jobset-agent --help")]
     Argument(String),
-    /// `supervise` has no command.
     #[error("supervise needs the worker's command, as in: jobset-agent supervise -- python train.py")]
     NoCommand,
-    /// `install` has no folder, or several.
     #[error("install needs one folder, as in: jobset-agent install /var/run/jobset-agent")]
     Folder,
-    /// A required variable is absent or empty.
     #[error("environment variable {variable} is not set; set it on the agent's container from {source_field}")]
     Missing {
-        /// Name of the variable.
         variable: &'static str,
         /// Where the Pod's manifest takes it from.
         source_field: &'static str,
     },
-    /// A variable has an invalid value.
     #[error("environment variable {variable} is {value:?}; it must be {required}")]
     Invalid {
-        /// Name of the variable.
         variable: &'static str,
-        /// The value found.
         value: String,
         /// The values allowed.
         required: &'static str,
     },
-    /// Two variables exclude each other.
     #[error("environment variables {0} and {1} are both set; set one of them")]
     Both(&'static str, &'static str),
 }
@@ -205,28 +189,19 @@ impl Command {
         namespace_of_token: impl FnOnce() -> Option<String>,
         is_file: impl Fn(&Path) -> bool,
     ) -> Result<Self, ArgsError> {
-        let mut args = args.into_iter();
-        let Some(first) = args.next() else {
-            return Config::parse(None, env, namespace_of_token, is_file).map(Box::new).map(Self::Run);
+        let args: Vec<OsString> = args.into_iter().collect();
+        let words: Vec<Option<&str>> = args.iter().map(|word| word.to_str()).collect();
+        let command = match words.as_slice() {
+            [] => None,
+            [Some("--help" | "-h"), ..] => return Ok(Self::Help),
+            [Some("--version" | "-V"), ..] => return Ok(Self::Version),
+            [Some("install"), _] if !args[1].is_empty() => return Ok(Self::Install(PathBuf::from(&args[1]))),
+            [Some("install"), ..] => return Err(ArgsError::Folder),
+            [Some("supervise")] | [Some("supervise"), Some("--")] => return Err(ArgsError::NoCommand),
+            [Some("supervise"), Some("--"), ..] => Some(args[2..].to_vec()),
+            [Some("supervise"), ..] => Some(args[1..].to_vec()),
+            [..] => return Err(ArgsError::Argument(args[0].to_string_lossy().into_owned())),
         };
-        match first.to_str() {
-            Some("--help" | "-h") => Ok(Self::Help),
-            Some("--version" | "-V") => Ok(Self::Version),
-            Some("supervise") => {
-                let mut command: Vec<OsString> = args.collect();
-                if command.first().is_some_and(|word| word == "--") {
-                    command.remove(0);
-                }
-                if command.is_empty() {
-                    return Err(ArgsError::NoCommand);
-                }
-                Config::parse(Some(command), env, namespace_of_token, is_file).map(Box::new).map(Self::Run)
-            }
-            Some("install") => match (args.next(), args.next()) {
-                (Some(folder), None) if !folder.is_empty() => Ok(Self::Install(folder.into())),
-                _ => Err(ArgsError::Folder),
-            },
-            _ => Err(ArgsError::Argument(first.to_string_lossy().into_owned())),
-        }
+        Config::parse(command, env, namespace_of_token, is_file).map(Box::new).map(Self::Run)
     }
 }

@@ -22,17 +22,13 @@ fn parse(changes: &[(&str, &str)]) -> Result<Config, ArgsError> {
     })
 }
 
-fn ports(config: &Config) -> Vec<u16> {
-    config.barrier_ports.iter().map(|port| port.get()).collect()
-}
-
 fn paths(config: &Config) -> Vec<&str> {
-    config.barrier_paths.iter().map(BarrierPath::as_str).collect()
+    config.barrier_paths.iter().map(String::as_str).collect()
 }
 
 fn exit_code(config: &Config) -> u8 {
     match &config.role {
-        Role::Sidecar { restart_exit_code, .. } => restart_exit_code.get(),
+        Role::Sidecar { restart_exit_code, .. } => *restart_exit_code,
         Role::Supervisor { .. } => panic!("{config:?}"),
     }
 }
@@ -40,9 +36,12 @@ fn exit_code(config: &Config) -> u8 {
 #[test]
 fn config_from_required_variables_has_the_defaults_of_the_seeds() {
     let config = parse(&[]).unwrap();
-    assert_eq!((config.namespace.as_str(), config.pod.as_str()), ("ml", "train-workers-0-0-x7f2k"));
-    assert_eq!((config.jobset.as_str(), config.jobset_uid.as_deref()), ("train", None));
-    assert_eq!((exit_code(&config), ports(&config), paths(&config)), (81, vec![8080], vec!["/barrier-is-lifted"]));
+    let names = Names { namespace: "ml".into(), pod: "train-workers-0-0-x7f2k".into(), jobset: "train".into() };
+    assert_eq!((&config.names, config.jobset_uid.as_deref()), (&names, None));
+    assert_eq!(
+        (exit_code(&config), config.barrier_ports.clone(), paths(&config)),
+        (81, vec![8080], vec!["/barrier-is-lifted"])
+    );
     assert_eq!(config.role.mode(), Mode::Sidecar { saves: false });
 }
 
@@ -56,26 +55,29 @@ fn config_takes_optional_variables() {
         ("EPOCH_FILE", "/run/epoch"),
     ])
     .unwrap();
-    assert_eq!((exit_code(&config), ports(&config), paths(&config)), (7, vec![8081], vec!["/x"]));
+    assert_eq!((exit_code(&config), config.barrier_ports.clone(), paths(&config)), (7, vec![8081], vec!["/x"]));
     assert_eq!(config.jobset_uid.as_deref(), Some("0b4c"));
     assert!(matches!(config.role, Role::Sidecar { epoch_file: Some(path), .. } if path == *"/run/epoch"));
 }
 
 #[test]
-fn namespace_missing_is_read_from_the_token_and_both_agents_defaults_apply() {
+fn namespace_missing_comes_from_token_with_both_agents_defaults() {
     let config = parse(&[("NAMESPACE", "")]).unwrap();
-    assert_eq!((config.namespace.as_str(), exit_code(&config)), ("of-the-token", 1));
-    assert_eq!((ports(&config), paths(&config)), (vec![8081, 8080], vec!["/barrier-is-down", "/barrier-is-lifted"]));
+    assert_eq!((config.names.namespace.as_str(), exit_code(&config)), ("of-the-token", 1));
+    assert_eq!(
+        (config.barrier_ports.clone(), paths(&config)),
+        (vec![8081, 8080], vec!["/barrier-is-down", "/barrier-is-lifted"])
+    );
 }
 
 #[test]
 fn variables_of_the_go_agent_are_accepted_after_own_ones() {
     let go = [("STARTUP_PROBE_PORT", "9000"), ("STARTUP_PROBE_PATH", "/x"), ("IN_PLACE_RESTART_EXIT_CODE", "9")];
     let config = parse(&go).unwrap();
-    assert_eq!((ports(&config), paths(&config), exit_code(&config)), (vec![9000], vec!["/x"], 9));
+    assert_eq!((config.barrier_ports.clone(), paths(&config), exit_code(&config)), (vec![9000], vec!["/x"], 9));
     let both = [go.as_slice(), &[("BARRIER_PORT", "9001"), ("RESTART_POD_IN_PLACE_EXIT_CODE", "10")]].concat();
     let config = parse(&both).unwrap();
-    assert_eq!((ports(&config), exit_code(&config)), (vec![9001], 10));
+    assert_eq!((config.barrier_ports.clone(), exit_code(&config)), (vec![9001], 10));
 }
 
 #[rstest]
@@ -101,7 +103,7 @@ fn supervisor_variables_are_read() {
     let Ok(Command::Run(config)) = command(&["supervise", "train"], &env) else { panic!("rejected") };
     assert_eq!(config.role.mode(), Mode::Supervisor { fatal: BTreeSet::from([2, 3, 64, 65, 66]) });
     assert!(matches!(config.role, Role::Supervisor { grace, .. } if grace == Duration::from_millis(500)));
-    assert_eq!(ports(&config), [9000]);
+    assert_eq!(config.barrier_ports, [9000]);
 }
 
 #[rstest]

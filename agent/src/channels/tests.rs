@@ -20,6 +20,14 @@ fn broadcast(synced: i32, deprecated: i32) -> ChannelInput {
     ChannelInput::Statement { is_answer: false, group: Some((state(synced, deprecated), 300)) }
 }
 
+fn report(epoch: i32) -> Report {
+    Report { epoch, exit: None, started: None }
+}
+
+fn reports(epoch: i32) -> ChannelInput {
+    ChannelInput::Report(report(epoch))
+}
+
 fn written(epoch: i32) -> ChannelInput {
     ChannelInput::Written(Input::Reported { epoch })
 }
@@ -40,9 +48,9 @@ fn agent_without_relay_watches_and_writes_at_once() {
     let (mut channels, first) = Channels::new(false);
     assert_eq!(first, ChannelOutput::Watch);
     assert_eq!(channels.step(ChannelInput::Watched(Input::JobSet(state(1, 0)))), [told(1)]);
-    assert_eq!(channels.step(ChannelInput::Report { epoch: 2 }), [ChannelOutput::Write { epoch: 2 }]);
+    assert_eq!(channels.step(reports(2)), [ChannelOutput::Write { epoch: 2 }]);
     assert_eq!(channels.step(failed(2)).len(), 1);
-    assert_eq!(channels.step(ChannelInput::Report { epoch: 2 }), [ChannelOutput::Write { epoch: 2 }]);
+    assert_eq!(channels.step(reports(2)), [ChannelOutput::Write { epoch: 2 }]);
     assert_eq!(channels.step(written(2)), [ChannelOutput::Tell(Input::Reported { epoch: 2 })]);
 }
 
@@ -66,31 +74,31 @@ fn answer_without_jobset_makes_nothing_live() {
 }
 
 #[test]
-fn stream_that_is_late_is_replaced_by_the_watch_until_it_lives() {
+fn late_stream_is_replaced_by_watch_until_live() {
     let (mut channels, _) = Channels::new(true);
     assert_eq!(channels.step(ChannelInput::StreamTimeout), [ChannelOutput::Watch]);
     assert_eq!(channels.step(ChannelInput::StreamTimeout), []);
     channels.step(ChannelInput::Watched(Input::JobSet(state(1, 0))));
-    assert_eq!(channels.step(ChannelInput::Report { epoch: 2 }), [ChannelOutput::Write { epoch: 2 }]);
+    assert_eq!(channels.step(reports(2)), [ChannelOutput::Write { epoch: 2 }]);
     let outputs = channels.step(answer(1));
     let reported = ChannelOutput::Tell(Input::Reported { epoch: 2 });
-    assert_eq!(outputs, [ChannelOutput::StopWatch, ChannelOutput::Send { epoch: 2 }, reported, told(1)]);
+    assert_eq!(outputs, [ChannelOutput::StopWatch, ChannelOutput::Send(report(2)), reported, told(1)]);
     // A write without an answer holds up no other report, and is repeated later if it fails.
-    assert_eq!(channels.step(ChannelInput::Report { epoch: 3 })[0], ChannelOutput::Send { epoch: 3 });
+    assert_eq!(channels.step(reports(3))[0], ChannelOutput::Send(report(3)));
     assert_eq!(channels.step(failed(2)), []);
 }
 
 #[test]
-fn report_that_waits_behind_another_write_goes_over_the_stream_once_it_lives() {
+fn report_behind_another_write_goes_over_live_stream() {
     let (mut channels, _) = Channels::new(true);
     channels.step(ChannelInput::StreamTimeout);
     channels.step(ChannelInput::Watched(Input::JobSet(state(1, 0))));
-    channels.step(ChannelInput::Report { epoch: 2 });
-    assert_eq!(channels.step(ChannelInput::Report { epoch: 3 }), [], "the first write has no answer");
+    channels.step(reports(2));
+    assert_eq!(channels.step(reports(3)), [], "the first write has no answer");
     let outputs = channels.step(answer(2));
     let reported = ChannelOutput::Tell(Input::Reported { epoch: 3 });
     let later = ChannelOutput::WriteLater { pods: 300 };
-    assert_eq!(outputs[1..4], [ChannelOutput::Send { epoch: 3 }, reported, later]);
+    assert_eq!(outputs[1..4], [ChannelOutput::Send(report(3)), reported, later]);
     channels.step(written(2));
     assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::Write { epoch: 3 }]);
 }
@@ -98,18 +106,18 @@ fn report_that_waits_behind_another_write_goes_over_the_stream_once_it_lives() {
 #[test]
 fn report_that_is_repeated_does_not_put_its_write_off() {
     let mut channels = live();
-    assert_eq!(channels.step(ChannelInput::Report { epoch: 2 }).len(), 3);
-    let again = channels.step(ChannelInput::Report { epoch: 2 });
-    assert_eq!(again, [ChannelOutput::Send { epoch: 2 }, ChannelOutput::Tell(Input::Reported { epoch: 2 })]);
+    assert_eq!(channels.step(reports(2)).len(), 3);
+    let again = channels.step(reports(2));
+    assert_eq!(again, [ChannelOutput::Send(report(2)), ChannelOutput::Tell(Input::Reported { epoch: 2 })]);
     assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::Write { epoch: 2 }]);
 }
 
 #[test]
 fn report_over_the_stream_is_written_later() {
     let mut channels = live();
-    let outputs = channels.step(ChannelInput::Report { epoch: 2 });
+    let outputs = channels.step(reports(2));
     let reported = ChannelOutput::Tell(Input::Reported { epoch: 2 });
-    assert_eq!(outputs, [ChannelOutput::Send { epoch: 2 }, reported, ChannelOutput::WriteLater { pods: 300 }]);
+    assert_eq!(outputs, [ChannelOutput::Send(report(2)), reported, ChannelOutput::WriteLater { pods: 300 }]);
     assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::Write { epoch: 2 }]);
     assert_eq!(channels.step(written(2)), []);
     assert_eq!(channels.step(ChannelInput::WriteDue), []);
@@ -118,7 +126,7 @@ fn report_over_the_stream_is_written_later() {
 #[test]
 fn late_write_that_fails_is_repeated() {
     let mut channels = live();
-    channels.step(ChannelInput::Report { epoch: 2 });
+    channels.step(reports(2));
     channels.step(ChannelInput::WriteDue);
     assert_eq!(channels.step(failed(2)), [ChannelOutput::WriteLater { pods: 300 }]);
     assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::Write { epoch: 2 }]);
@@ -127,51 +135,51 @@ fn late_write_that_fails_is_repeated() {
 #[test]
 fn write_that_is_due_during_another_follows_later() {
     let mut channels = live();
-    channels.step(ChannelInput::Report { epoch: 2 });
+    channels.step(reports(2));
     channels.step(ChannelInput::WriteDue);
-    channels.step(ChannelInput::Report { epoch: 3 });
+    channels.step(reports(3));
     assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::WriteLater { pods: 300 }]);
     channels.step(written(2));
     assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::Write { epoch: 3 }]);
 }
 
 #[test]
-fn awaited_write_that_fails_once_the_stream_is_back_is_repeated_later() {
+fn awaited_write_failing_after_stream_return_is_repeated_later() {
     let mut channels = live();
     channels.step(ChannelInput::Disconnected);
-    channels.step(ChannelInput::Report { epoch: 2 });
+    channels.step(reports(2));
     let reported = ChannelOutput::Tell(Input::Reported { epoch: 2 });
-    assert_eq!(channels.step(answer(1)), [ChannelOutput::Send { epoch: 2 }, reported, told(1)]);
+    assert_eq!(channels.step(answer(1)), [ChannelOutput::Send(report(2)), reported, told(1)]);
     assert_eq!(channels.step(failed(2)), [ChannelOutput::WriteLater { pods: 300 }]);
     assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::Write { epoch: 2 }]);
 }
 
 #[test]
-fn write_that_has_failed_is_repeated_later_once_the_stream_is_back() {
+fn failed_write_is_repeated_later_after_stream_return() {
     let mut channels = live();
     channels.step(ChannelInput::Disconnected);
-    channels.step(ChannelInput::Report { epoch: 2 });
+    channels.step(reports(2));
     assert_eq!(channels.step(failed(2)).len(), 1, "the state machine of the agent reports again");
     let reported = ChannelOutput::Tell(Input::Reported { epoch: 2 });
     let later = ChannelOutput::WriteLater { pods: 300 };
-    assert_eq!(channels.step(answer(1)), [ChannelOutput::Send { epoch: 2 }, reported, later, told(1)]);
+    assert_eq!(channels.step(answer(1)), [ChannelOutput::Send(report(2)), reported, later, told(1)]);
     assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::Write { epoch: 2 }]);
 }
 
 #[test]
 fn annotation_is_left_out_when_a_newer_restart_has_begun() {
     let mut channels = live();
-    channels.step(ChannelInput::Report { epoch: 2 });
+    channels.step(reports(2));
     channels.step(broadcast(2, 2));
     assert_eq!(channels.step(ChannelInput::WriteDue), []);
-    channels.step(ChannelInput::Report { epoch: 3 });
+    channels.step(reports(3));
     assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::Write { epoch: 3 }]);
 }
 
 #[test]
 fn stream_that_breaks_has_the_annotation_written_at_once() {
     let mut channels = live();
-    channels.step(ChannelInput::Report { epoch: 2 });
+    channels.step(reports(2));
     let outputs = channels.step(ChannelInput::Disconnected);
     assert_eq!(outputs, [ChannelOutput::Write { epoch: 2 }, ChannelOutput::AwaitStream]);
     assert!(channels.has_fallen_back());
@@ -181,20 +189,20 @@ fn stream_that_breaks_has_the_annotation_written_at_once() {
 }
 
 #[test]
-fn report_that_may_be_lost_with_the_stream_is_repeated_soon_if_its_write_fails() {
+fn report_maybe_lost_with_stream_is_repeated_soon() {
     let mut channels = live();
-    channels.step(ChannelInput::Report { epoch: 2 });
+    channels.step(reports(2));
     channels.step(ChannelInput::Disconnected);
     let answer = Input::ReportFailed { epoch: 2, retry_after: None };
     assert_eq!(channels.step(failed(2)), [ChannelOutput::Tell(answer), ChannelOutput::WriteLater { pods: 300 }]);
-    assert_eq!(channels.step(ChannelInput::Report { epoch: 2 }), [ChannelOutput::Write { epoch: 2 }]);
+    assert_eq!(channels.step(reports(2)), [ChannelOutput::Write { epoch: 2 }]);
 }
 
 #[test]
 fn agent_that_ends_knows_which_annotation_is_missing() {
     let mut channels = live();
     assert_eq!(channels.unwritten(), None);
-    channels.step(ChannelInput::Report { epoch: 2 });
+    channels.step(reports(2));
     assert_eq!(channels.unwritten(), Some(2));
     channels.step(ChannelInput::WriteDue);
     assert_eq!(channels.unwritten(), Some(2));
@@ -205,11 +213,11 @@ fn agent_that_ends_knows_which_annotation_is_missing() {
 #[test]
 fn two_writes_are_never_under_way() {
     let mut channels = live();
-    channels.step(ChannelInput::Report { epoch: 2 });
+    channels.step(reports(2));
     channels.step(ChannelInput::WriteDue);
     channels.step(ChannelInput::Disconnected);
     // The older epoch could arrive last.
-    assert_eq!(channels.step(ChannelInput::Report { epoch: 3 }), []);
+    assert_eq!(channels.step(reports(3)), []);
     assert_eq!(channels.step(written(2)), [ChannelOutput::Write { epoch: 3 }]);
     assert_eq!(channels.step(written(3)), [ChannelOutput::Tell(Input::Reported { epoch: 3 })]);
 }
@@ -217,9 +225,9 @@ fn two_writes_are_never_under_way() {
 #[test]
 fn newer_report_over_the_stream_waits_for_its_own_delay() {
     let mut channels = live();
-    channels.step(ChannelInput::Report { epoch: 2 });
+    channels.step(reports(2));
     channels.step(ChannelInput::WriteDue);
-    channels.step(ChannelInput::Report { epoch: 3 });
+    channels.step(reports(3));
     assert_eq!(channels.step(written(2)), []);
     assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::Write { epoch: 3 }]);
 }

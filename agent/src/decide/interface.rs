@@ -40,16 +40,10 @@ pub enum Input {
     /// A state of the JobSet was observed. The first state after [`Agent::new`](super::Agent::new) must come from a consistent read: with a
     /// stale `synced` the agent would report an epoch that already runs, and its worker alone would join it late.
     JobSet(JobSetState),
-    /// The JobSet was deleted. The worker continues to run until garbage collection deletes its Pod.
-    Deleted,
     /// The API server accepted the report of this epoch.
-    Reported {
-        /// The epoch that was reported.
-        epoch: i32,
-    },
+    Reported { epoch: i32 },
     /// The report of this epoch failed or was rejected. The API server may have applied it nevertheless.
     ReportFailed {
-        /// The epoch that was reported.
         epoch: i32,
         /// The wait that the API server asked for.
         retry_after: Option<Duration>,
@@ -77,10 +71,7 @@ pub enum Input {
 pub enum Output {
     /// Write this epoch to the annotation of the agent's Pod. The answer is [`Input::Reported`] or [`Input::ReportFailed`].
     /// Cancels the timer.
-    Report {
-        /// The epoch to write.
-        epoch: i32,
-    },
+    Report { epoch: i32 },
     /// Send [`Input::Timer`] after this time, plus jitter. Replaces the current timer.
     SetTimer(Duration),
     /// Lift the barrier. A sidecar keeps it lifted until it exits. A supervisor starts the worker; the answer is
@@ -89,28 +80,16 @@ pub enum Output {
         /// The epoch of the worker; `None` if the JobSet does not restart in place.
         epoch: Option<i32>,
     },
-    /// Let the worker beside the sidecar save its state. The answer is [`Input::Saved`], within a limited time.
-    Save {
-        /// The epoch that ends.
-        epoch: i32,
-    },
-    /// Stop the supervised worker and all processes that it has started, by SIGKILL when its grace period has elapsed. The
-    /// answer is [`Input::WorkerExited`].
-    StopWorker {
-        /// The epoch that ends.
-        epoch: i32,
-        /// The deprecated epoch, `epoch` or later.
-        deprecated: i32,
-    },
+    /// Let the worker beside the sidecar save its state in this epoch, which ends. The answer is [`Input::Saved`], within a limited
+    /// time.
+    Save { epoch: i32 },
+    /// Stop the supervised worker of this epoch and all processes that it has started, by SIGKILL when its grace period has elapsed.
+    /// The deprecated epoch is this one or a later one. The answer is [`Input::WorkerExited`].
+    StopWorker { epoch: i32, deprecated: i32 },
     /// Send SIGTERM to the supervised worker. The kubelet enforces the grace period.
     TerminateWorker,
-    /// Restart the Pod in place. This is the last output.
-    Restart {
-        /// The epoch that ends.
-        epoch: i32,
-        /// The deprecated epoch, `epoch` or later.
-        deprecated: i32,
-    },
+    /// Restart the Pod in place, because its epoch is deprecated. This is the last output.
+    Restart { epoch: i32, deprecated: i32 },
     /// Exit. This is the last output.
     Exit {
         /// 0 for a sidecar that gets SIGTERM. For a supervisor, the exit code of its worker, or

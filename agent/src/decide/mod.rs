@@ -26,15 +26,6 @@ const REPEAT_CAP: Duration = Duration::from_secs(150);
 /// because the Job would count the Pod as succeeded.
 const TERMINATED: u8 = 143;
 
-/// The state of the epoch's report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum ReportState {
-    /// No report is in flight. The timer sends the next one.
-    Idle,
-    /// A report has no answer yet. One report is in flight at a time, so that an older epoch cannot overtake a newer one.
-    InFlight,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum WorkerState {
     /// The worker waits at the barrier. A supervised worker is not started, and no process of the last one is left.
@@ -51,6 +42,7 @@ enum WorkerState {
 
 /// The state of one agent, from its start to its end.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::struct_excessive_bools, reason = "they are independent of each other")]
 pub struct Agent {
     mode: Mode,
     uid: Option<String>,
@@ -59,13 +51,13 @@ pub struct Agent {
     synced: i32,
     deprecated: i32,
     bypass: bool,
-    /// Whether the JobSet has failed.
     jobset_failed: bool,
     /// Whether the supervised worker of the last epoch failed. The agent did not ask it to end.
     worker_failed: bool,
     epoch: Option<i32>,
     worker: WorkerState,
-    report: ReportState,
+    /// Whether a report has no answer yet. One is in flight at a time, so that an older epoch cannot overtake a newer one.
+    is_reporting: bool,
     failures: u32,
     repeats: u32,
 }
@@ -84,7 +76,7 @@ impl Agent {
             worker_failed: false,
             epoch: None,
             worker: WorkerState::Waiting,
-            report: ReportState::Idle,
+            is_reporting: false,
             failures: 0,
             repeats: 0,
         }
@@ -93,9 +85,8 @@ impl Agent {
     /// The current barrier.
     pub fn barrier(&self) -> Barrier {
         match (self.epoch, &self.uid, &self.other_uid) {
-            (epoch, ..) if self.worker == WorkerState::Running => Barrier::Lifted { epoch },
             // The barrier of a sidecar stays lifted: the kubelet probes it again after a restart of the kubelet.
-            (epoch, ..) if self.worker == WorkerState::Stopping && self.is_sidecar() => Barrier::Lifted { epoch },
+            (epoch, ..) if self.worker == WorkerState::Running || self.is_saving() => Barrier::Lifted { epoch },
             _ if matches!(self.worker, WorkerState::Stopping | WorkerState::Terminating) => Barrier::Stopping,
             (Some(epoch), ..) => Barrier::AwaitsSync { epoch, synced: self.synced },
             (None, Some(own), Some(observed)) => {
@@ -112,7 +103,6 @@ impl Agent {
         }
         match input {
             Input::JobSet(state) => self.on_jobset(state),
-            Input::Deleted => Vec::new(),
             Input::Reported { epoch } => self.on_reported(epoch),
             Input::ReportFailed { retry_after, .. } => self.on_report_failed(retry_after),
             Input::Timer => self.on_timer(),
@@ -204,7 +194,7 @@ impl Agent {
 
     fn on_saved(&mut self) -> Vec<Output> {
         match self.epoch {
-            Some(epoch) if self.worker == WorkerState::Stopping && self.is_sidecar() => self.restart(epoch),
+            Some(epoch) if self.is_saving() => self.restart(epoch),
             _ => Vec::new(),
         }
     }
@@ -247,15 +237,14 @@ impl Agent {
     }
 
     fn send(&mut self, epoch: i32) -> Vec<Output> {
-        if self.report == ReportState::InFlight {
+        if std::mem::replace(&mut self.is_reporting, true) {
             return Vec::new();
         }
-        self.report = ReportState::InFlight;
         vec![Output::Report { epoch }]
     }
 
     fn on_reported(&mut self, epoch: i32) -> Vec<Output> {
-        self.report = ReportState::Idle;
+        self.is_reporting = false;
         self.failures = 0;
         if self.epoch != Some(epoch) {
             return self.on_timer();
@@ -269,7 +258,7 @@ impl Agent {
     }
 
     fn on_report_failed(&mut self, retry_after: Option<Duration>) -> Vec<Output> {
-        self.report = ReportState::Idle;
+        self.is_reporting = false;
         if self.worker != WorkerState::Waiting || self.epoch.is_none() {
             return Vec::new();
         }
@@ -285,7 +274,8 @@ impl Agent {
         }
     }
 
-    fn is_sidecar(&self) -> bool {
-        matches!(self.mode, Mode::Sidecar { .. })
+    /// Whether the worker beside a sidecar saves its state.
+    fn is_saving(&self) -> bool {
+        self.worker == WorkerState::Stopping && matches!(self.mode, Mode::Sidecar { .. })
     }
 }

@@ -212,7 +212,7 @@ async fn leader_that_is_silent_ends_the_connection() {
 }
 
 #[tokio::test]
-async fn progress_tells_a_relay_without_leader_from_one_that_is_slow() {
+async fn progress_tells_leaderless_relay_from_slow_one() {
     let relay = TestRelay::start().await;
     let mut progress = relay.progress.subscribe();
     let (_present, _inputs) = relay.client();

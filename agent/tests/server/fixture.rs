@@ -108,13 +108,6 @@ impl TestNamespace {
         Ok(())
     }
 
-    /// Writes into the status of the JobSet that it has failed.
-    pub(crate) async fn fail_jobset(&self) -> Result<()> {
-        let status = json!({"status": {"terminalState": "Failed"}});
-        self.jobsets.patch_status(NAME, &PatchParams::default(), &Patch::Merge(status)).await?;
-        Ok(())
-    }
-
     /// How the worker ended, as its agent reports it.
     pub(crate) async fn worker_exit(&self) -> Result<Option<WorkerExit>> {
         Ok(WorkerExit::of(self.pods.get(NAME).await?.annotations()))
@@ -261,12 +254,7 @@ impl AgentProcess {
     }
 
     async fn agent(&self) -> Result<Pid> {
-        let unshare = self.child.id().context("the agent has ended")?;
-        let children = format!("/proc/{unshare}/task/{unshare}/children");
-        wait::until(LIMIT, "the agent's process", || async {
-            Ok(std::fs::read_to_string(&children)?.trim().parse().ok().and_then(Pid::from_raw))
-        })
-        .await
+        wait::until(LIMIT, "the agent's process", || async { child_of(&self.child) }).await
     }
 
     /// Waits until the agent has ended. Returns its exit code.
@@ -276,4 +264,11 @@ impl AgentProcess {
         let status: ExitStatus = ended.with_context(|| format!("the agent has not ended in time: {log}"))??;
         status.code().with_context(|| format!("the agent was ended by signal {:?}: {log}", status.signal()))
     }
+}
+
+/// The child of this process, once there is one.
+pub(crate) fn child_of(parent: &Child) -> Result<Option<Pid>> {
+    let parent = parent.id().context("it has ended")?;
+    let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"))?;
+    Ok(children.trim().parse().ok().and_then(Pid::from_raw))
 }

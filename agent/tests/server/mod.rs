@@ -2,7 +2,7 @@
 
 mod codes;
 mod epochs;
-mod fixture;
+pub(crate) mod fixture;
 mod output;
 mod processes;
 mod sidecar;

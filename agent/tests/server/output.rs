@@ -14,7 +14,7 @@ use super::fixture::{TestNamespace, shared};
 #[case::silent("no-words", "exit 1", 1, None, "")]
 #[case::hostile("hostile-words", r#"printf '\033[31m\000\377"}}\\\n'; exit 3"#, 3, None, "\u{fffd}\"}}\\")]
 #[tokio::test]
-async fn worker_fails_exit_and_words_are_in_the_report_of_the_next_epoch(
+async fn failed_worker_exit_is_in_next_report(
     #[case] namespace: &str,
     #[case] script: &str,
     #[case] code: i32,
@@ -53,16 +53,5 @@ async fn output_of_both_streams_is_copied_byte_by_byte() -> Result<()> {
         let [written, copied] = [written, copied].map(|file| fs::read(space.folder.path().join(file)));
         assert!(written? == copied?, "the output was changed");
     }
-    Ok(())
-}
-
-#[tokio::test]
-async fn jobset_failed_after_its_worker_exits_with_82() -> Result<()> {
-    let space = TestNamespace::new("jobset-failed").await?;
-    let mut agent = space.supervise("exit 7", &[])?;
-    space.lift(1).await?;
-    space.wait_for_report(2).await?;
-    space.fail_jobset().await?;
-    assert_eq!(agent.exit_code().await?, 82);
     Ok(())
 }

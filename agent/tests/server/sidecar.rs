@@ -8,29 +8,41 @@ use rustix::process::Signal;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::fixture::{LIMIT, TestNamespace, plane, shared};
+use super::fixture::{AgentProcess, LIMIT, TestNamespace, plane, shared};
 
-/// A port that is free now.
-async fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?.local_addr()?.port())
+/// An agent, and the port of its probe.
+struct Sidecar {
+    agent: AgentProcess,
+    port: u16,
 }
 
-/// The status of the probe's answer.
-async fn probe(port: u16, path: &str) -> Result<String> {
-    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
-    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: pod\r\n\r\n").as_bytes()).await?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await?;
-    Ok(answer.split(' ').nth(1).context("no status")?.to_owned())
-}
+impl Sidecar {
+    async fn start(space: &TestNamespace, env: &[(&str, &str)]) -> Result<Self> {
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?.local_addr()?.port();
+        let agent = space.run(&[], &[&[("BARRIER_PORT", &*port.to_string())], env].concat())?;
+        Ok(Self { agent, port })
+    }
 
-/// Waits until the probe of the barrier returns this status.
-async fn wait_for_probe(port: u16, expected: &str) -> Result<()> {
-    wait::until_met(LIMIT, format!("{expected} from the probe of the barrier"), || async {
-        let status = probe(port, "/barrier-is-lifted").await?;
-        Ok(if status == expected { Check::Met(()) } else { Check::Unmet(status) })
-    })
-    .await
+    /// Starts one in epoch 1, whose barrier is lifted.
+    async fn lifted(space: &TestNamespace, env: &[(&str, &str)]) -> Result<Self> {
+        let sidecar = Self::start(space, env).await?;
+        space.lift(1).await?;
+        sidecar.wait_for_probe("200").await?;
+        Ok(sidecar)
+    }
+
+    /// Waits until the probe of the barrier returns this status.
+    async fn wait_for_probe(&self, expected: &str) -> Result<()> {
+        wait::until_met(LIMIT, format!("{expected} from the probe of the barrier"), || async {
+            let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).await?;
+            stream.write_all(b"GET /barrier-is-lifted HTTP/1.1\r\nHost: pod\r\n\r\n").await?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await?;
+            let status = answer.split(' ').nth(1).context("no status")?.to_owned();
+            Ok(if status == expected { Check::Met(()) } else { Check::Unmet(status) })
+        })
+        .await
+    }
 }
 
 #[tokio::test]
@@ -38,16 +50,15 @@ async fn restart_takes_one_consistent_watch_and_one_patch() -> Result<()> {
     let space = TestNamespace::new("sidecar").await?;
     for epoch in 1..=3 {
         let before = space.requests(shared().await?)?.len();
-        let port = free_port().await?;
-        let mut agent = space.run(&[], &[("BARRIER_PORT", &port.to_string()), ("EPOCH_FILE", "epoch")])?;
+        let mut sidecar = Sidecar::start(&space, &[("EPOCH_FILE", "epoch")]).await?;
         space.wait_for_report(epoch).await?;
-        wait_for_probe(port, "503").await?;
+        sidecar.wait_for_probe("503").await?;
         assert_eq!(space.file("epoch"), "");
         space.set_epochs(epoch, epoch - 1).await?;
-        wait_for_probe(port, "200").await?;
+        sidecar.wait_for_probe("200").await?;
         assert_eq!(space.file("epoch"), format!("JOBSET_EPOCH='{epoch}'\n"));
         space.set_epochs(epoch, epoch).await?;
-        assert_eq!(agent.exit_code().await?, 81);
+        assert_eq!(sidecar.agent.exit_code().await?, 81);
         // The audit log shows a watch when it has ended.
         let requests = wait::until(LIMIT, "the end of the watch", || async {
             let requests = space.requests(shared().await?)?.split_off(before);
@@ -70,11 +81,9 @@ async fn restart_takes_one_consistent_watch_and_one_patch() -> Result<()> {
 #[tokio::test]
 async fn save_hook_by_url_runs_before_the_restart() -> Result<()> {
     let space = TestNamespace::new("sidecar-saves").await?;
-    let (port, worker) = (free_port().await?, TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?);
+    let worker = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let url = format!("http://localhost:{}/save", worker.local_addr()?.port());
-    let mut agent = space.run(&[], &[("BARRIER_PORT", &port.to_string()), ("PRE_RESTART_URL", &url)])?;
-    space.lift(1).await?;
-    wait_for_probe(port, "200").await?;
+    let mut sidecar = Sidecar::lifted(&space, &[("PRE_RESTART_URL", &url)]).await?;
     space.set_epochs(1, 1).await?;
     let (mut stream, _) = tokio::time::timeout(LIMIT, worker.accept()).await??;
     let mut request = Vec::new();
@@ -82,29 +91,25 @@ async fn save_hook_by_url_runs_before_the_restart() -> Result<()> {
         assert!(stream.read_buf(&mut request).await? > 0);
     }
     assert!(String::from_utf8_lossy(&request).contains("\"epoch\":1"));
-    wait_for_probe(port, "200").await?;
+    sidecar.wait_for_probe("200").await?;
     stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await?;
-    assert_eq!(agent.exit_code().await?, 81);
+    assert_eq!(sidecar.agent.exit_code().await?, 81);
     Ok(())
 }
 
 /// The kubelet ends an agent whose worker fails while it saves its state.
 #[tokio::test]
-async fn save_hook_file_of_a_terminated_agent_is_removed_by_the_next_one() -> Result<()> {
+async fn save_hook_file_left_is_removed_by_next_agent() -> Result<()> {
     let space = TestNamespace::new("sidecar-saves-no-more").await?;
     let file = space.folder.path().join("save");
-    let port = free_port().await?;
-    let env = [("BARRIER_PORT", &*port.to_string()), ("PRE_RESTART_FILE", "save")];
-    let mut agent = space.run(&[], &env)?;
-    space.lift(1).await?;
-    wait_for_probe(port, "200").await?;
+    let mut sidecar = Sidecar::lifted(&space, &[("PRE_RESTART_FILE", "save")]).await?;
     space.set_epochs(1, 1).await?;
     wait::until(LIMIT, "the file", || async { Ok(file.exists().then_some(())) }).await?;
-    agent.signal(Signal::TERM).await?;
-    assert_eq!(agent.exit_code().await?, 0);
-    let _agent = space.run(&[], &env)?;
+    sidecar.agent.signal(Signal::TERM).await?;
+    assert_eq!(sidecar.agent.exit_code().await?, 0);
+    let next = Sidecar::start(&space, &[("PRE_RESTART_FILE", "save")]).await?;
     space.lift(2).await?;
-    wait_for_probe(port, "200").await?;
+    next.wait_for_probe("200").await?;
     assert!(!file.exists());
     Ok(())
 }
@@ -112,8 +117,7 @@ async fn save_hook_file_of_a_terminated_agent_is_removed_by_the_next_one() -> Re
 #[tokio::test]
 async fn jobset_with_other_uid_is_logged() -> Result<()> {
     let space = TestNamespace::new("sidecar-foreign").await?;
-    let port = free_port().await?;
-    let _agent = space.run(&[], &[("BARRIER_PORT", &port.to_string()), ("JOBSET_UID", "of-another")])?;
+    let _sidecar = Sidecar::start(&space, &[("JOBSET_UID", "of-another")]).await?;
     wait::until_met(LIMIT, "a line about the UID", || async {
         let log = space.file("stderr");
         Ok(if log.contains("waiting for the JobSet with UID of-another") { Check::Met(()) } else { Check::Unmet(log) })
@@ -122,41 +126,10 @@ async fn jobset_with_other_uid_is_logged() -> Result<()> {
 }
 
 #[tokio::test]
-async fn sigterm_exits_with_0() -> Result<()> {
-    let space = TestNamespace::new("sidecar-terminated").await?;
-    let port = free_port().await?;
-    let mut agent = space.run(&[], &[("BARRIER_PORT", &port.to_string())])?;
-    space.lift(1).await?;
-    wait_for_probe(port, "200").await?;
-    agent.signal(Signal::TERM).await?;
-    assert_eq!(agent.exit_code().await?, 0);
-    Ok(())
-}
-
-#[tokio::test]
-async fn variables_of_the_go_agent_are_accepted() -> Result<()> {
-    let space = TestNamespace::new("sidecar-go").await?;
-    let port = free_port().await?;
-    let env = [
-        ("STARTUP_PROBE_PORT", &*port.to_string()),
-        ("STARTUP_PROBE_PATH", "/barrier-is-down"),
-        ("IN_PLACE_RESTART_EXIT_CODE", "9"),
-    ];
-    let mut agent = space.run(&[], &env)?;
-    space.lift(1).await?;
-    wait::until(LIMIT, "the barrier", || async { Ok((probe(port, "/barrier-is-down").await? == "200").then_some(())) })
-        .await?;
-    space.set_epochs(1, 1).await?;
-    assert_eq!(agent.exit_code().await?, 9);
-    Ok(())
-}
-
-#[tokio::test]
 async fn jobset_without_in_place_restart_lifts_without_a_report() -> Result<()> {
     let space = TestNamespace::of(shared().await?, "sidecar-recreate", "Recreate").await?;
-    let port = free_port().await?;
-    let _agent = space.run(&[], &[("BARRIER_PORT", &port.to_string())])?;
-    wait_for_probe(port, "200").await?;
+    let sidecar = Sidecar::start(&space, &[]).await?;
+    sidecar.wait_for_probe("200").await?;
     assert_eq!(space.epoch().await?, None, "the agent reports no epoch");
     Ok(())
 }
@@ -165,17 +138,16 @@ async fn jobset_without_in_place_restart_lifts_without_a_report() -> Result<()> 
 async fn agent_waits_for_its_jobset_and_the_api_server() -> Result<()> {
     let plane = plane().await?;
     let space = TestNamespace::of(&plane, "sidecar-away", "InPlaceRestart").await?;
-    let port = free_port().await?;
     space.remove_jobset().await?;
-    let mut agent = space.run(&[], &[("BARRIER_PORT", &port.to_string())])?;
-    wait_for_probe(port, "503").await?;
+    let mut sidecar = Sidecar::start(&space, &[]).await?;
+    sidecar.wait_for_probe("503").await?;
     space.create_jobset("InPlaceRestart").await?;
     space.lift(1).await?;
-    wait_for_probe(port, "200").await?;
+    sidecar.wait_for_probe("200").await?;
     plane.stop_api_server().await?;
-    wait_for_probe(port, "200").await?;
+    sidecar.wait_for_probe("200").await?;
     plane.start_api_server().await?;
     space.set_epochs(1, 1).await?;
-    assert_eq!(agent.exit_code().await?, 81);
+    assert_eq!(sidecar.agent.exit_code().await?, 81);
     plane.stop().await
 }

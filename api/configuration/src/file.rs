@@ -10,15 +10,9 @@ use super::program::Program::{self, Controller, Webhook};
 /// Flags of a program: names and values.
 type Flags = Vec<(&'static str, String)>;
 
-/// A field that at least one of the programs reads.
-struct Field {
-    /// Path of the field in the file.
-    path: &'static str,
-    /// Programs that read the field.
-    readers: &'static [Program],
-    /// Translates the value into flags. The error says which type the value must have.
-    read: fn(&Value) -> Result<Flags, &'static str>,
-}
+/// Path of a field in the file; the programs that read it; and how its value becomes flags. The error says which type the value must
+/// have.
+type Field = (&'static str, &'static [Program], fn(&Value) -> Result<Flags, &'static str>);
 
 /// The value of a field has the wrong type.
 #[derive(Debug, PartialEq, Eq)]
@@ -43,68 +37,37 @@ const PORT: u16 = 9443;
 const CERT_DIR: &str = "/tmp/k8s-webhook-server/serving-certs";
 
 const FIELDS: [Field; 16] = [
-    Field { path: "apiVersion", readers: &[], read: |_| Ok(Vec::new()) },
-    Field { path: "kind", readers: &[], read: |_| Ok(Vec::new()) },
-    Field { path: "leaderElection.leaderElect", readers: &[Controller], read: |it| flag("leader-elect", it) },
-    Field {
-        path: "leaderElection.resourceName",
-        readers: &[Controller],
-        read: |it| text("leader-elect-resource-name", it),
-    },
-    Field {
-        path: "leaderElection.resourceNamespace",
-        readers: &[Controller],
-        read: |it| text("leader-elect-resource-namespace", it),
-    },
-    Field {
-        path: "leaderElection.leaseDuration",
-        readers: &[Controller],
-        read: |it| text("leader-elect-lease-duration", it),
-    },
-    Field {
-        path: "leaderElection.renewDeadline",
-        readers: &[Controller],
-        read: |it| text("leader-elect-renew-deadline", it),
-    },
-    Field {
-        path: "leaderElection.retryPeriod",
-        readers: &[Controller],
-        read: |it| text("leader-elect-retry-period", it),
-    },
-    Field { path: "clientConnection.qps", readers: &[Controller], read: |it| number("kube-api-qps", it) },
-    Field { path: "clientConnection.burst", readers: &[Controller], read: |it| number("kube-api-burst", it) },
-    Field {
-        path: "health.healthProbeBindAddress",
-        readers: &[Controller, Webhook],
-        read: |it| {
-            let flags = text("health-listen", it)?.into_iter();
-            Ok(flags.filter_map(|(name, it)| Some((name, address(&it)?))).collect())
-        },
-    },
-    Field { path: "featureGates", readers: &[Controller, Webhook], read: gates },
-    Field { path: "webhook", readers: &[Webhook], read: listen },
-    Field {
-        path: "internalCertManagement.webhookServiceName",
-        readers: &[Webhook],
-        read: |it| text("service-name", it),
-    },
-    Field { path: "internalCertManagement.enable", readers: &[Webhook], read: |it| flag("", it).map(|_| Vec::new()) },
-    Field { path: "tls.minVersion", readers: &[Webhook], read: |it| text("tls-min-version", it) },
+    ("apiVersion", &[], |_| Ok(Vec::new())),
+    ("kind", &[], |_| Ok(Vec::new())),
+    ("leaderElection.leaderElect", &[Controller], |it| flag("leader-elect", it)),
+    ("leaderElection.resourceName", &[Controller], |it| text("leader-elect-resource-name", it)),
+    ("leaderElection.resourceNamespace", &[Controller], |it| text("leader-elect-resource-namespace", it)),
+    ("leaderElection.leaseDuration", &[Controller], |it| text("leader-elect-lease-duration", it)),
+    ("leaderElection.renewDeadline", &[Controller], |it| text("leader-elect-renew-deadline", it)),
+    ("leaderElection.retryPeriod", &[Controller], |it| text("leader-elect-retry-period", it)),
+    ("clientConnection.qps", &[Controller], |it| number("kube-api-qps", it)),
+    ("clientConnection.burst", &[Controller], |it| number("kube-api-burst", it)),
+    ("health.healthProbeBindAddress", &[Controller, Webhook], |it| {
+        let flags = text("health-listen", it)?.into_iter();
+        Ok(flags.filter_map(|(name, it)| Some((name, address(&it)?))).collect())
+    }),
+    ("featureGates", &[Controller, Webhook], gates),
+    ("webhook", &[Webhook], listen),
+    ("internalCertManagement.webhookServiceName", &[Webhook], |it| text("service-name", it)),
+    ("internalCertManagement.enable", &[Webhook], |it| flag("", it).map(|_| Vec::new())),
+    ("tls.minVersion", &[Webhook], |it| text("tls-min-version", it)),
 ];
 
 /// Translates the file into flags. `gates` are the feature gates of the command line, which override those of the file.
 pub(super) fn flags(program: Program, file: &Value, gates: Option<&str>) -> Result<Read, Mismatch> {
     let mut read = Read::default();
-    for field in FIELDS.iter().filter(|field| field.readers.contains(&program)) {
-        let Some(value) = at(file, field.path).filter(|value| !value.is_null()) else { continue };
-        let flags = (field.read)(value).map_err(|expected| Mismatch {
-            field: field.path.to_owned(),
-            value: value.to_string(),
-            expected,
-        })?;
+    for (path, _, translate) in FIELDS.iter().filter(|(_, readers, _)| readers.contains(&program)) {
+        let Some(value) = at(file, path).filter(|value| !value.is_null()) else { continue };
+        let mismatch = |expected| Mismatch { field: (*path).to_owned(), value: value.to_string(), expected };
+        let flags = translate(value).map_err(mismatch)?;
         // A value that is valid in Go and means "off" or "none" has no flag.
         if flags.is_empty() && (value.is_number() || value.as_str().is_some_and(|text| !text.is_empty())) {
-            read.ignored.push(field.path.to_owned());
+            read.ignored.push((*path).to_owned());
         }
         read.flags.extend(flags);
     }
@@ -132,7 +95,7 @@ fn at<'a>(file: &'a Value, path: &str) -> Option<&'a Value> {
 fn ignored(path: &str, value: &Value) -> Vec<String> {
     let known = |path: &str| {
         let others = ["webhook.port", "webhook.host", "webhook.certDir"];
-        FIELDS.iter().any(|field| field.path == path && field.path != "webhook") || others.contains(&path)
+        FIELDS.iter().any(|(known, ..)| *known == path && *known != "webhook") || others.contains(&path)
     };
     match value {
         _ if known(path) || value.is_null() => Vec::new(),

@@ -1,7 +1,6 @@
 //! Partial Jobs.
 
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Container;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Resource;
 use serde::Deserialize;
@@ -14,10 +13,8 @@ use crate::pod::PartialContainer;
 #[derive(Clone, Debug, Default, Deserialize, Resource)]
 #[resource(inherit = Job)]
 pub struct PartialJob {
-    /// Metadata as [`metadata`] reads it.
     #[serde(default, deserialize_with = "metadata")]
     pub metadata: ObjectMeta,
-    /// Specification.
     #[serde(default)]
     pub spec: PartialJobSpec,
     /// Status. The Job controller writes it.
@@ -25,7 +22,6 @@ pub struct PartialJob {
     pub status: PartialJobStatus,
 }
 
-/// Fields of `spec` of a Job.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PartialJobSpec {
@@ -33,7 +29,6 @@ pub struct PartialJobSpec {
     pub parallelism: Option<i32>,
     /// Number of Pods that have to succeed.
     pub completions: Option<i32>,
-    /// Whether the Job is suspended.
     pub suspend: Option<bool>,
     /// `Indexed` or `NonIndexed`.
     pub completion_mode: String,
@@ -43,91 +38,38 @@ pub struct PartialJobSpec {
     pub backoff_limit_per_index: Option<i32>,
     /// Failed indexes that the Job bears.
     pub max_failed_indexes: Option<i32>,
-    /// Seconds for which the Job may be active.
     pub active_deadline_seconds: Option<i64>,
     pub template: PartialPodTemplate,
 }
 
-/// Fields of a template of Pods.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct PartialPodTemplate {
-    /// Specification.
     pub spec: PartialTemplateSpec,
 }
 
-/// Fields of `spec` of a template of Pods.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PartialTemplateSpec {
-    /// Main containers.
     pub containers: Vec<PartialContainer>,
     /// Init containers, sidecars included.
     pub init_containers: Vec<PartialContainer>,
 }
 
-/// Fields of `status` of a Job.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PartialJobStatus {
-    /// When the Job started.
     pub start_time: Option<Time>,
     /// Number of Pods that are pending or running.
     pub active: Option<i32>,
-    /// Number of ready Pods.
     pub ready: Option<i32>,
-    /// Number of Pods that have succeeded.
     pub succeeded: Option<i32>,
-    /// Number of Pods that have failed.
     pub failed: Option<i32>,
     /// Completion indexes that have succeeded, as `1,3-5`.
     pub completed_indexes: String,
     /// Completion indexes that have failed for good.
     pub failed_indexes: String,
-    /// Complete, Failed and others.
     pub conditions: Vec<PartialCondition>,
-}
-
-/// A whole Job, reduced.
-impl From<&Job> for PartialJob {
-    fn from(job: &Job) -> Self {
-        let (spec, status) = (job.spec.as_ref(), job.status.as_ref());
-        let pod = spec.and_then(|spec| spec.template.spec.as_ref());
-        let containers = |list: &[Container]| list.iter().map(PartialContainer::from).collect();
-        let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-        Self {
-            metadata: job.metadata.clone(),
-            spec: PartialJobSpec {
-                parallelism: spec.and_then(|spec| spec.parallelism),
-                completions: spec.and_then(|spec| spec.completions),
-                suspend: spec.and_then(|spec| spec.suspend),
-                completion_mode: spec.and_then(|spec| spec.completion_mode.clone()).unwrap_or_default(),
-                backoff_limit: spec.and_then(|spec| spec.backoff_limit),
-                backoff_limit_per_index: spec.and_then(|spec| spec.backoff_limit_per_index),
-                max_failed_indexes: spec.and_then(|spec| spec.max_failed_indexes),
-                active_deadline_seconds: spec.and_then(|spec| spec.active_deadline_seconds),
-                template: PartialPodTemplate {
-                    spec: PartialTemplateSpec {
-                        containers: pod.map(|pod| containers(&pod.containers)).unwrap_or_default(),
-                        init_containers: pod
-                            .and_then(|pod| pod.init_containers.as_deref())
-                            .map(containers)
-                            .unwrap_or_default(),
-                    },
-                },
-            },
-            status: PartialJobStatus {
-                start_time: status.and_then(|status| status.start_time.clone()),
-                active: status.and_then(|status| status.active),
-                ready: status.and_then(|status| status.ready),
-                succeeded: status.and_then(|status| status.succeeded),
-                failed: status.and_then(|status| status.failed),
-                completed_indexes: status.and_then(|status| status.completed_indexes.clone()).unwrap_or_default(),
-                failed_indexes: status.and_then(|status| status.failed_indexes.clone()).unwrap_or_default(),
-                conditions: conditions.iter().map(PartialCondition::from).collect(),
-            },
-        }
-    }
 }
 
 impl PartialJob {

@@ -10,6 +10,8 @@ mod kept;
 mod metadata;
 mod node;
 mod pod;
+#[cfg(any(test, feature = "testing"))]
+mod testing;
 mod worker_exit;
 
 pub use condition::PartialCondition;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, OwnerReference, Time};
 use kube::{Resource, ResourceExt as _};
 use serde::{Deserialize, Deserializer};
 
@@ -106,8 +106,8 @@ impl<K: Resource> Resource for PartialMetadata<K> {
 }
 
 /// All of [`ObjectMeta`] but `managedFields`.
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[derive(Deserialize)]
+#[serde(remote = "ObjectMeta", rename_all = "camelCase")]
 struct WholeMetadata {
     annotations: Option<BTreeMap<String, String>>,
     creation_timestamp: Option<Time>,
@@ -117,6 +117,8 @@ struct WholeMetadata {
     generate_name: Option<String>,
     generation: Option<i64>,
     labels: Option<BTreeMap<String, String>>,
+    #[serde(skip)]
+    managed_fields: Option<Vec<ManagedFieldsEntry>>,
     name: Option<String>,
     namespace: Option<String>,
     owner_references: Option<Vec<OwnerReference>>,
@@ -125,34 +127,12 @@ struct WholeMetadata {
     uid: Option<String>,
 }
 
-impl From<WholeMetadata> for ObjectMeta {
-    fn from(sent: WholeMetadata) -> Self {
-        Self {
-            annotations: sent.annotations,
-            creation_timestamp: sent.creation_timestamp,
-            deletion_grace_period_seconds: sent.deletion_grace_period_seconds,
-            deletion_timestamp: sent.deletion_timestamp,
-            finalizers: sent.finalizers,
-            generate_name: sent.generate_name,
-            generation: sent.generation,
-            labels: sent.labels,
-            managed_fields: None,
-            name: sent.name,
-            namespace: sent.namespace,
-            owner_references: sent.owner_references,
-            resource_version: sent.resource_version,
-            self_link: sent.self_link,
-            uid: sent.uid,
-        }
-    }
-}
-
 /// Reads `metadata` and skips `managedFields`. For `#[serde(deserialize_with)]`.
 ///
 /// # Errors
 /// If a field has another type.
 pub fn whole_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    WholeMetadata::deserialize(deserializer).map(ObjectMeta::from)
+    WholeMetadata::deserialize(deserializer)
 }
 
 /// The Job that controls the object, if a Job does.

@@ -15,7 +15,6 @@ pub struct PartialNode {
     /// Metadata with all labels, and of the rest what [`crate::metadata`] reads.
     #[serde(default, deserialize_with = "metadata_with_labels")]
     pub metadata: ObjectMeta,
-    /// Specification.
     #[serde(default)]
     pub spec: PartialNodeSpec,
     /// Status. The kubelet writes it.
@@ -23,7 +22,6 @@ pub struct PartialNode {
     pub status: PartialNodeStatus,
 }
 
-/// Fields of `spec` of a Node.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct PartialNodeSpec {
@@ -33,25 +31,20 @@ pub struct PartialNodeSpec {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeTaint {
-    /// Key of the taint.
     pub key: String,
     /// When the taint was added. The control plane sets it for the effect `NoExecute`.
     pub time_added: Option<Time>,
 }
 
-/// Fields of `status` of a Node.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PartialNodeStatus {
-    /// Versions of the Node's software.
     pub node_info: NodeSystemInfo,
-    /// Ready and others.
     pub conditions: Vec<PartialCondition>,
     /// Features that the kubelet declares (KEP-5328).
     pub declared_features: Vec<String>,
 }
 
-/// Versions of a Node's software.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeSystemInfo {

@@ -1,6 +1,6 @@
 //! Partial Pods.
 
-use k8s_openapi::api::core::v1::{Container, ContainerRestartRule, Pod};
+use k8s_openapi::api::core::v1::{ContainerRestartRule, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Resource;
 use serde::Deserialize;
@@ -13,10 +13,8 @@ use crate::metadata;
 #[derive(Clone, Debug, Default, Deserialize, Resource)]
 #[resource(inherit = Pod)]
 pub struct PartialPod {
-    /// Metadata as [`metadata`] reads it.
     #[serde(default, deserialize_with = "metadata")]
     pub metadata: ObjectMeta,
-    /// Specification.
     #[serde(default)]
     pub spec: PartialPodSpec,
     /// Status. The kubelet writes it.
@@ -24,7 +22,6 @@ pub struct PartialPod {
     pub status: PartialPodStatus,
 }
 
-/// Fields of `spec` of a Pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PartialPodSpec {
@@ -34,34 +31,20 @@ pub struct PartialPodSpec {
     pub service_account_name: String,
     /// `Always`, `OnFailure` or `Never`.
     pub restart_policy: String,
-    /// Labels that the node must have.
     pub node_selector: CompactMap,
-    /// Main containers.
     pub containers: Vec<PartialContainer>,
     /// Init containers, sidecars included.
     pub init_containers: Vec<PartialContainer>,
 }
 
-/// Fields of a container of a Pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PartialContainer {
-    /// Name of the container.
     pub name: String,
     /// `Always` makes a sidecar of an init container.
     pub restart_policy: Option<String>,
     /// Rules by which an exit restarts the container or the whole Pod (KEP-5532).
     pub restart_policy_rules: Vec<ContainerRestartRule>,
-}
-
-impl From<&Container> for PartialContainer {
-    fn from(container: &Container) -> Self {
-        Self {
-            name: container.name.clone(),
-            restart_policy: container.restart_policy.clone(),
-            restart_policy_rules: container.restart_policy_rules.clone().unwrap_or_default(),
-        }
-    }
 }
 
 impl PartialContainer {
@@ -71,7 +54,6 @@ impl PartialContainer {
     }
 }
 
-/// Fields of `status` of a Pod.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PartialPodStatus {
@@ -81,11 +63,8 @@ pub struct PartialPodStatus {
     pub reason: String,
     /// The same, for people.
     pub message: String,
-    /// PodScheduled, Ready and others.
     pub conditions: Vec<PartialCondition>,
-    /// Statuses of init containers and sidecars.
     pub init_container_statuses: Vec<PartialContainerStatus>,
-    /// Statuses of main containers.
     pub container_statuses: Vec<PartialContainerStatus>,
 }
 
@@ -93,7 +72,6 @@ pub struct PartialPodStatus {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PartialContainerStatus {
-    /// Name of the container.
     pub name: String,
     /// Identity of the container's current run.
     #[serde(rename = "containerID")]
@@ -102,11 +80,8 @@ pub struct PartialContainerStatus {
     pub ready: bool,
     /// Whether the container has passed its startup probe. A sidecar that has not delays the containers after it.
     pub started: Option<bool>,
-    /// Number of restarts.
     pub restart_count: i32,
-    /// Current state.
     pub state: ContainerState,
-    /// Previous state.
     pub last_state: ContainerState,
 }
 
@@ -114,33 +89,25 @@ pub struct PartialContainerStatus {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ContainerState {
-    /// The container waits for its start.
     pub waiting: Option<ContainerWaiting>,
-    /// The container runs.
     pub running: Option<ContainerRunning>,
-    /// The container has ended.
     pub terminated: Option<ContainerTerminated>,
 }
 
-/// Why a container waits for its start.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ContainerWaiting {
     /// Reason in one word, such as `ImagePullBackOff`.
     pub reason: String,
-    /// Message for people.
     pub message: String,
 }
 
-/// A run of a container.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerRunning {
-    /// When the container started.
     pub started_at: Option<Time>,
 }
 
-/// The end of a container.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerTerminated {
@@ -151,7 +118,6 @@ pub struct ContainerTerminated {
     pub message: String,
     /// When the container started. Absent if the kubelet has no record of a run.
     pub started_at: Option<Time>,
-    /// When the container ended.
     pub finished_at: Option<Time>,
 }
 
@@ -165,7 +131,6 @@ impl PartialPod {
         condition::find(&self.status.conditions, type_)
     }
 
-    /// Whether the Pod is ready.
     pub fn is_ready(&self) -> bool {
         self.condition("Ready").is_some_and(PartialCondition::is_true)
     }

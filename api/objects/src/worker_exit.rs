@@ -20,7 +20,6 @@ pub struct WorkerExit {
     /// Why the kernel has killed it or a process of it, in the kubelet's word: `OOMKilled`. Else empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// When the worker ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<MicroTime>,
     /// The last lines of its output, of both streams, at most 4 KiB.

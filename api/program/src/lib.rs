@@ -6,6 +6,7 @@
 //! - [`run`] runs the program in a runtime and makes an exit code of its result,
 //! - [`stop_on_signals`] cancels a token on SIGTERM or SIGINT,
 //! - [`duration`] reads a duration flag,
+//! - [`server`] accepts connections within limits, for all ports,
 //! - [`ports`] serves probes and metrics,
 //! - [`peer`] ends connections whose peer has vanished.
 
@@ -15,6 +16,7 @@ pub mod log_limit;
 pub mod peer;
 pub mod ports;
 mod run;
+pub mod server;
 
 use clap::Parser;
 use jobset_configuration::Program;

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_that_no_namespace_could_have_share_one_limit_and_are_not_kept() {
+    fn sources_of_no_possible_namespace_share_one_limit() {
         let (log, now) = (LogLimit::default(), Instant::now());
         let permitted = (0..100).filter(|number| log.permit(&format!("{number:64}"), now).is_some()).count();
         assert_eq!(permitted, BURST as usize);

@@ -1,9 +1,7 @@
 //! Small HTTP ports, for probes and metrics: on a thread and a runtime of their own, so that neither delays what the program is
 //! for, and with limits on connections, time and size, because every Pod may reach them.
 
-use std::cmp::Reverse;
-use std::collections::{HashMap, VecDeque};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,27 +11,27 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
-use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
+
+use crate::server::places::Size;
+use crate::server::{Connection, Limits, Server, Service};
 
 /// Connections of one port. One more takes the place of the oldest of the address that holds most of them: so one that floods
 /// the port closes its own, and whoever else asks needs milliseconds.
 pub const CONNECTIONS: usize = 256;
 /// How long a connection has for its handshake, and then for the head of its request.
 pub const HEAD_TIME: Duration = Duration::from_secs(5);
-/// How long a connection lives, with its one request and the answer.
+/// How long a connection is served, with its one request and the answer.
 pub const LIFETIME: Duration = Duration::from_secs(30);
+/// Connections that wait to be accepted, as those of agents that come back at once.
+const BACKLOG: i32 = 8192;
 /// Largest head of a request, in bytes.
 pub const HEAD_SIZE: usize = 16 << 10;
-/// Pause after a connection could not be accepted, as when there are no file descriptors left.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// How long connections have.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +57,11 @@ impl Port {
         let listener = std::net::TcpListener::bind(address).with_context(|| {
             format!("cannot listen on {address} for {what}: is the port taken? choose another with --{flag}")
         })?;
-        listener.set_nonblocking(true).with_context(|| format!("cannot serve {what}"))?;
+        let prepare = || {
+            rustix::net::listen(&listener, BACKLOG)?;
+            listener.set_nonblocking(true)
+        };
+        prepare().with_context(|| format!("cannot serve {what}"))?;
         Ok(Self { listener, what, tls: None })
     }
 
@@ -67,6 +69,14 @@ impl Port {
     #[must_use]
     pub fn with_tls(self, tls: Arc<ServerConfig>) -> Self {
         Self { tls: Some(tls), ..self }
+    }
+
+    /// What listens on it, in the runtime that this is called in.
+    ///
+    /// # Errors
+    /// When the system cannot tell of its connections.
+    pub fn into_listener(self) -> anyhow::Result<TcpListener> {
+        TcpListener::from_std(self.listener).with_context(|| format!("cannot serve {}", self.what))
     }
 
     /// Its address, with the port that the system chose where 0 was asked for.
@@ -117,16 +127,16 @@ impl Ports {
         for (port, routes) in served {
             let _entered = runtime.enter();
             let address = port.address().with_context(|| format!("cannot serve {}", port.what))?;
-            let listener =
-                TcpListener::from_std(port.listener).with_context(|| format!("cannot serve {}", port.what))?;
             info!(%address, tls = port.tls.is_some(), "serving {}", port.what);
-            listening.push((listener, port.tls.map(TlsAcceptor::from), routes));
+            let limits = Limits { places: Size::of(CONNECTIONS), handshake: times.head, life: times.life };
+            let service = OneAnswer { routes, tls: port.tls.clone().map(TlsAcceptor::from), head_time: times.head };
+            listening.push((Server::new(port.into_listener()?, limits), service));
         }
         let (ended, has_ended) = oneshot::channel::<()>();
         let run = move || {
             runtime.block_on(async move {
-                for (listener, tls, routes) in listening {
-                    tokio::spawn(accept(listener, tls, routes, times));
+                for (server, service) in listening {
+                    tokio::spawn(server.serve(Arc::new(service), stop.clone()));
                 }
                 stop.cancelled().await;
             });
@@ -138,65 +148,32 @@ impl Ports {
     }
 }
 
-/// A connection and who holds it.
-struct Held {
-    peer: IpAddr,
-    task: JoinHandle<()>,
+/// Answers one request of each connection.
+struct OneAnswer {
+    routes: Router,
+    tls: Option<TlsAcceptor>,
+    head_time: Duration,
 }
 
-async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, routes: Router, times: Times) {
-    let mut connections: VecDeque<Held> = VecDeque::new();
-    loop {
-        let (stream, peer) = match listener.accept().await {
-            Ok((stream, peer)) => (stream, peer.ip()),
-            Err(error) => {
-                debug!(%error, "cannot accept a connection");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-                continue;
-            }
-        };
-        if connections.len() == CONNECTIONS {
-            connections.retain(|it| !it.task.is_finished());
+impl Service for OneAnswer {
+    type Stream = TcpStream;
+
+    fn wrap(&self, stream: TcpStream) -> TcpStream {
+        stream
+    }
+
+    fn tls(&self) -> Option<TlsAcceptor> {
+        self.tls.clone()
+    }
+
+    async fn serve(self: Arc<Self>, Connection { stream, peer, place }: Connection<TcpStream>) {
+        let mut http = http1::Builder::new();
+        http.timer(TokioTimer::new()).header_read_timeout(self.head_time).max_buf_size(HEAD_SIZE).keep_alive(false);
+        let served = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(self.routes.clone()));
+        tokio::select! {
+            served = served => served.unwrap_or_else(|error| debug!(%peer, %error, "a connection ended early")),
+            _ = place.lost() => debug!(%peer, "a connection made room for another"),
         }
-        if connections.len() == CONNECTIONS
-            && let Some(evicted) = evicted(connections.iter().map(|it| it.peer))
-            && let Some(evicted) = connections.remove(evicted)
-        {
-            evicted.task.abort();
-        }
-        let conversation = converse(stream, tls.clone(), routes.clone(), times.head);
-        let task = tokio::spawn(async move {
-            let _too_long = timeout(times.life, conversation).await;
-        });
-        connections.push_back(Held { peer, task });
-    }
-}
-
-/// Which of these connections, the oldest first, makes room: the oldest of the address that holds most of them.
-fn evicted(peers: impl Iterator<Item = IpAddr>) -> Option<usize> {
-    let mut held: HashMap<IpAddr, (usize, usize)> = HashMap::new();
-    for (index, peer) in peers.enumerate() {
-        held.entry(peer).or_insert((0, index)).0 += 1;
-    }
-    held.into_values().max_by_key(|&(number, oldest)| (number, Reverse(oldest))).map(|(_, oldest)| oldest)
-}
-
-async fn converse(stream: TcpStream, tls: Option<TlsAcceptor>, routes: Router, head_time: Duration) {
-    let Some(tls) = tls else { return answer(stream, routes, head_time).await };
-    match timeout(head_time, tls.accept(stream)).await {
-        Ok(Ok(stream)) => answer(stream, routes, head_time).await,
-        Ok(Err(error)) => debug!(%error, "TLS handshake failed"),
-        Err(_) => debug!("TLS handshake took too long"),
-    }
-}
-
-/// One request and its answer.
-async fn answer(stream: impl AsyncRead + AsyncWrite + Unpin, routes: Router, head_time: Duration) {
-    let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(head_time).max_buf_size(HEAD_SIZE).keep_alive(false);
-    let served = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
-    if let Err(error) = served.await {
-        debug!(%error, "connection ended early");
     }
 }
 
@@ -206,7 +183,6 @@ mod tests {
     use std::net::TcpStream;
 
     use axum::routing::get;
-    use rstest::rstest;
     use rustls::server::ResolvesServerCertUsingSni;
     use tokio::io::AsyncReadExt as _;
     use tokio::net::TcpSocket;
@@ -269,15 +245,6 @@ mod tests {
         stop.cancel();
     }
 
-    #[rstest]
-    #[case::oldest_of_all(&[1, 2, 3], 0)]
-    #[case::oldest_of_the_one_with_most(&[1, 2, 3, 2], 1)]
-    #[case::oldest_of_those_with_most(&[3, 1, 2, 2, 1], 1)]
-    fn connection_that_makes_room_is_of_the_address_with_most(#[case] peers: &[u8], #[case] expected: usize) {
-        let peers = peers.iter().map(|&last| IpAddr::from([10, 0, 0, last]));
-        assert_eq!(evicted(peers), Some(expected));
-    }
-
     #[tokio::test]
     async fn a_flood_from_one_address_closes_no_connection_of_another() {
         let (address, stop) = served();
@@ -296,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_ends_with_its_life_even_if_the_answer_never_comes() {
+    fn connection_without_answer_ends_with_its_life() {
         let (address, stop) = served_with(Times { head: LATE, life: SOON }, None);
         assert_eq!(answer(send(address, "GET /slow HTTP/1.1\r\nhost: test\r\n\r\n")), "");
         stop.cancel();
@@ -316,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_that_is_too_large_or_never_ends_is_refused() {
+    fn large_or_endless_head_is_refused() {
         let (address, stop) = served();
         let large = answer(send(address, &format!("GET / HTTP/1.1\r\nx: {}", "x".repeat(HEAD_SIZE))));
         assert!(large.starts_with("HTTP/1.1 431") || large.is_empty(), "{large}");

@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn barrier_is_closed_before_the_first_start_and_during_a_restart() {
+    fn barrier_before_start_and_during_restart_is_closed() {
         let closed = |synced, deprecated| GroupEpochs { synced, deprecated }.is_closed();
         assert_eq!([closed(0, 0), closed(1, 0), closed(1, 1), closed(2, 1)], [true, false, true, false]);
     }

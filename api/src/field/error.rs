@@ -24,27 +24,23 @@ pub enum Reason {
 impl Reason {
     /// `reason` of a cause in a Status.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Invalid => "FieldValueInvalid",
-            Self::Required => "FieldValueRequired",
-            Self::Duplicate => "FieldValueDuplicate",
-            Self::NotFound => "FieldValueNotFound",
-            Self::NotSupported => "FieldValueNotSupported",
-            Self::Forbidden => "FieldValueForbidden",
-            Self::TooMany => "FieldValueTooMany",
-        }
+        self.names().0
     }
 
     /// First words of the message, as in `field.Error` of `k8s.io/apimachinery`.
     pub(super) fn title(self) -> &'static str {
+        self.names().1
+    }
+
+    fn names(self) -> (&'static str, &'static str) {
         match self {
-            Self::Invalid => "Invalid value",
-            Self::Required => "Required value",
-            Self::Duplicate => "Duplicate value",
-            Self::NotFound => "Not found",
-            Self::NotSupported => "Unsupported value",
-            Self::Forbidden => "Forbidden",
-            Self::TooMany => "Too many",
+            Self::Invalid => ("FieldValueInvalid", "Invalid value"),
+            Self::Required => ("FieldValueRequired", "Required value"),
+            Self::Duplicate => ("FieldValueDuplicate", "Duplicate value"),
+            Self::NotFound => ("FieldValueNotFound", "Not found"),
+            Self::NotSupported => ("FieldValueNotSupported", "Unsupported value"),
+            Self::Forbidden => ("FieldValueForbidden", "Forbidden"),
+            Self::TooMany => ("FieldValueTooMany", "Too many"),
         }
     }
 }
@@ -52,9 +48,7 @@ impl Reason {
 /// One error about one field.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Error {
-    /// Path of the field.
     pub field: String,
-    /// Kind of the error.
     pub reason: Reason,
     /// The value, what is required, and what to do; without the path, in one line.
     pub message: String,

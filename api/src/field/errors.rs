@@ -36,6 +36,14 @@ impl Errors {
         self.push(field, Reason::Required, None::<&()>, &required);
     }
 
+    /// Adds an error: the value is not what it must be, or is absent.
+    pub fn wrong(&mut self, field: &Path<'_>, found: Option<impl Serialize>, required: impl fmt::Display) {
+        match found {
+            Some(found) => self.invalid(field, found, required),
+            None => self.required(field, required),
+        }
+    }
+
     /// Adds an error: the value is not unique.
     pub fn duplicate(&mut self, field: &Path<'_>, found: impl Serialize, required: impl fmt::Display) {
         self.push(field, Reason::Duplicate, Some(&found), &required);
@@ -61,7 +69,6 @@ impl Errors {
         self.push(field, Reason::TooMany, Some(&found), &required);
     }
 
-    /// Whether there is no error.
     pub fn is_empty(&self) -> bool {
         self.kept.is_empty() && self.omitted == 0
     }

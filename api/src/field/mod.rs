@@ -15,11 +15,13 @@
 //!
 //! A rule does not stop at the first error, so that a user can correct a manifest in one step.
 
+mod bounds;
 mod error;
 mod errors;
 mod path;
 mod previous;
 
+pub(crate) use bounds::{Bounds, Number};
 pub use error::{Error, Reason};
 pub use errors::Errors;
 pub(crate) use errors::shown;

@@ -17,10 +17,17 @@ enum Element<'a> {
     Key(&'a str),
 }
 
+const ANNOTATIONS: Path<'static> = Path { parent: None, element: Element::Field("metadata.annotations") };
+
 impl<'a> Path<'a> {
     /// A top-level field of the object.
     pub fn root(field: &'a str) -> Self {
         Self { parent: None, element: Element::Field(field) }
+    }
+
+    /// An annotation of the object.
+    pub fn annotation(key: &'a str) -> Self {
+        Self { parent: Some(&ANNOTATIONS), element: Element::Key(key) }
     }
 
     /// A field of this object. Dots separate several steps: `template.spec.backoffLimit`.
@@ -69,8 +76,7 @@ mod tests {
             job.child("template.spec").child("backoffLimit").to_string(),
             "spec.replicatedJobs[3].template.spec.backoffLimit"
         );
-        let annotations = Path::root("metadata.annotations");
-        assert_eq!(annotations.key("example.com/a").to_string(), "metadata.annotations[example.com/a]");
-        assert_eq!(annotations.key("a\nb").to_string(), r"metadata.annotations[a\nb]");
+        assert_eq!(Path::annotation("example.com/a").to_string(), "metadata.annotations[example.com/a]");
+        assert_eq!(Path::annotation("a\nb").to_string(), r"metadata.annotations[a\nb]");
     }
 }

@@ -10,7 +10,6 @@ use super::environment::variable;
 use crate::agent;
 use crate::field::{Errors, Path};
 
-/// Name of the port.
 const NAME: &str = "barrier";
 
 const NO_NUMBER: &str =

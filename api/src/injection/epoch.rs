@@ -8,7 +8,6 @@ use k8s_openapi::api::core::v1::{Container, EnvVar, EnvVarSource, FileKeySelecto
 use super::{environment, folder};
 use crate::agent;
 
-/// Name of the file.
 const FILE: &str = "epoch";
 /// Path of the file in the agent's container.
 const PATH: &str = "/var/run/jobset-agent/epoch";

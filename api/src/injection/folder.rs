@@ -7,9 +7,7 @@ use crate::field::{Errors, Path};
 const NAME_TAKEN: &str = "must not be the name of a volume that is no emptyDir: the agent shares one of this name with the \
                           worker. Give the volume another name";
 
-/// Name of the volume.
 pub(super) const VOLUME: &str = "jobset-agent";
-/// Mount path of the volume.
 pub(super) const PATH: &str = "/var/run/jobset-agent";
 
 /// Name of the init container that copies the agent's binary into the volume.
@@ -38,7 +36,6 @@ pub(super) fn check(pod: &PodSpec, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Adds the volume to the Pod.
 pub(super) fn add_volume(pod: &mut PodSpec) {
     let volumes = pod.volumes.get_or_insert_default();
     if volumes.iter().all(|volume| volume.name != VOLUME) {

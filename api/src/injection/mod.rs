@@ -9,7 +9,7 @@ mod barrier;
 mod environment;
 mod epoch;
 mod folder;
-pub(crate) mod relay;
+pub(crate) mod projected;
 mod resources;
 mod rules;
 mod shape;
@@ -18,12 +18,11 @@ mod supervisor;
 mod target;
 #[cfg(test)]
 pub(crate) mod tests;
-mod token;
 
 use k8s_openapi::api::core::v1::PodSpec;
 
 use crate::field::{Errors, Path};
-use crate::{JobSetSpec, RestartStrategy, labels};
+use crate::{JobSetSpec, JobTemplateSpec, RestartStrategy, labels};
 
 pub use shape::Shape;
 pub(crate) use supervisor::wrapping;
@@ -59,35 +58,46 @@ pub fn inject(spec: &mut JobSetSpec, annotation: &str, settings: &Settings) -> E
     let (root, mut imageless) = (Path::root("spec"), false);
     let replicated_jobs = root.child("replicatedJobs");
     for (index, replicated_job) in spec.replicated_jobs.iter_mut().enumerate() {
-        let job = &mut replicated_job.template.spec;
-        let Some(pod) = &job.template.spec else { continue };
         let path = replicated_jobs.index(index);
         let path = path.child("template.spec.template.spec");
-        let metadata = job.template.metadata.as_ref();
-        let default_container = metadata.and_then(|it| it.annotations.as_ref()?.get(DEFAULT_CONTAINER));
-        let mut injected = pod.clone();
-        let mut target = Target {
-            pod: &mut injected,
-            default_container: default_container.map(String::as_str),
-            rules: rules::Rules::beside(job.pod_failure_policy.as_ref()),
-            settings,
-            path: &path,
-        };
-        let before = count(&errors);
-        check(target.pod, settings, &path, &mut errors);
-        let outcome = match shape {
-            Shape::Sidecar => sidecar::inject(&mut target, &mut errors),
-            Shape::Supervisor => supervisor::inject(&mut target, &mut errors),
-        };
+        let outcome = inject_job(&mut replicated_job.template.spec, shape, settings, &path, &mut errors);
         imageless |= outcome == Outcome::NoImage;
-        if outcome == Outcome::Done && count(&errors) == before {
-            job.template.spec = Some(injected);
-        }
     }
     if imageless {
-        errors.forbidden(&Path::root("metadata.annotations").key(labels::INJECT_AGENT), NO_IMAGE);
+        errors.forbidden(&Path::annotation(labels::INJECT_AGENT), NO_IMAGE);
     }
     errors
+}
+
+/// Injects the agent into the Pod template of a Job, which has this path. A Pod with errors does not change.
+pub(crate) fn inject_job(
+    job: &mut JobTemplateSpec,
+    shape: Shape,
+    settings: &Settings,
+    path: &Path<'_>,
+    errors: &mut Errors,
+) -> Outcome {
+    let Some(pod) = &job.template.spec else { return Outcome::LeftAlone };
+    let metadata = job.template.metadata.as_ref();
+    let default_container = metadata.and_then(|it| it.annotations.as_ref()?.get(DEFAULT_CONTAINER));
+    let mut injected = pod.clone();
+    let mut target = Target {
+        pod: &mut injected,
+        default_container: default_container.map(String::as_str),
+        rules: rules::Rules::beside(job.pod_failure_policy.as_ref()),
+        settings,
+        path,
+    };
+    let before = count(errors);
+    check(target.pod, settings, path, errors);
+    let outcome = match shape {
+        Shape::Sidecar => sidecar::inject(&mut target, errors),
+        Shape::Supervisor => supervisor::inject(&mut target, errors),
+    };
+    if outcome == Outcome::Done && count(errors) == before {
+        job.template.spec = Some(injected);
+    }
+    outcome
 }
 
 /// Annotation of a Pod: the default container of `kubectl`.
@@ -99,9 +109,9 @@ fn check(pod: &PodSpec, settings: &Settings, path: &Path<'_>, errors: &mut Error
         errors.invalid(&path.child("os.name"), &os.name, NOT_LINUX);
     }
     folder::check(pod, path, errors);
-    token::check(pod, path, errors);
+    projected::TOKEN.check(pod, path, errors);
     if settings.relay.is_some() {
-        relay::check(pod, path, errors);
+        projected::RELAY_CREDENTIALS.check(pod, path, errors);
     }
 }
 

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Probe;
 
 use super::barrier::{AgentPorts, Barrier};
 use super::target::{Image, Outcome, Target, add_pull_secrets, init_container, keep_last_words, restricted, set_image};
-use super::{environment, epoch, relay, resources, token};
+use super::{environment, epoch, projected, resources};
 use crate::agent::{Agent, NAME, is_told};
 use crate::field::Errors;
 use crate::restart_rules::{ExitCodes, RESTART_ALL_CONTAINERS, rule};
@@ -41,13 +41,8 @@ pub(super) fn inject(target: &mut Target<'_>, errors: &mut Errors) -> Outcome {
     agent.security_context.get_or_insert(security);
     keep_last_words(agent);
     epoch::write(agent);
-    let needs_token = token::mount(agent);
-    let needs_relay = target.settings.relay.as_deref().is_some_and(|address| relay::connect(agent, address));
-    if needs_token {
-        token::add_volume(target.pod);
-    }
-    if needs_relay {
-        relay::add_volume(target.pod);
+    for volume in projected::mount(agent, target.settings.relay.as_deref()) {
+        volume.add(target.pod);
     }
     if image == Image::Injected {
         add_pull_secrets(target.pod, target.settings);

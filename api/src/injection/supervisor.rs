@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{Container, PodSpec};
 use super::barrier::{AgentPorts, Barrier};
 use super::folder::INSTALLER;
 use super::target::{Image, Outcome, Target, add_pull_secrets, init_container, keep_last_words, restricted, set_image};
-use super::{environment, folder, relay, resources, token};
+use super::{environment, folder, projected, resources};
 use crate::agent::{Agent, FAILED_JOBSET_EXIT_CODE, FATAL_EXIT_CODES, INSTALL, SUPERVISE, is_told};
 use crate::field::{Errors, Path};
 use crate::restart_rules::{NEVER, RESTART, final_codes};
@@ -75,13 +75,8 @@ pub(super) fn inject(target: &mut Target<'_>, errors: &mut Errors) -> Outcome {
     // The words of an agent that cannot start, or that is killed with its worker.
     keep_last_words(worker);
     folder::mount(worker, true);
-    let needs_token = token::mount(worker);
-    let needs_relay = target.settings.relay.as_deref().is_some_and(|address| relay::connect(worker, address));
-    if needs_token {
-        token::add_volume(target.pod);
-    }
-    if needs_relay {
-        relay::add_volume(target.pod);
+    for volume in projected::mount(worker, target.settings.relay.as_deref()) {
+        volume.add(target.pod);
     }
     Outcome::Done
 }

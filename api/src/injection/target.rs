@@ -26,7 +26,7 @@ pub(super) struct Target<'a> {
 
 /// Result of an injection, apart from errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(crate) enum Outcome {
     /// The Pod has its agent, unless there are errors.
     Done,
     /// The Pod has an agent of its own and does not change.

@@ -31,22 +31,17 @@ const MESSAGE_LENGTH: usize = 1 << 10;
 /// The pattern cannot be compiled. The text is one line and says what to change.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidPattern {
-    /// Not a regular expression.
     #[error("must be a regular expression (RE2 syntax): {0}")]
     Syntax(String),
-    /// The pattern is too long.
     #[error("must have at most {MAX_LENGTH} bytes")]
     TooLong,
-    /// The pattern, with those before it, is too long.
     #[error("must be shorter: all patterns of a JobSet together must have at most {MAX_TOTAL_LENGTH} bytes")]
     TooLongTogether,
-    /// The pattern, with those before it, has too many large classes.
     #[error(
         "must have fewer classes such as \\pL, \\W in brackets, or ranges of thousands of letters: at most \
          {MAX_LARGE_CLASSES} in all patterns of a JobSet, and {MAX_LARGE_CLASSES_OF_ANY_CASE} in those with (?i)"
     )]
     TooManyClasses,
-    /// The compiled pattern, with those before it, takes too much memory.
     #[error(
         "must be simpler: compiled, all patterns of a JobSet together must take at most {} KiB; this one and those after it \
          do not fit", MAX_TOTAL_SIZE >> 10
@@ -62,7 +57,6 @@ pub enum InvalidPattern {
 pub struct MessagePatterns {
     /// The patterns of each rule. If there are too many in all rules together, none.
     rules: Vec<Vec<Result<PikeVM, InvalidPattern>>>,
-    /// Number of all patterns.
     count: usize,
 }
 
@@ -89,7 +83,6 @@ impl MessagePatterns {
         patterns.any(|matches| matches)
     }
 
-    /// Whether there are no patterns.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -333,7 +326,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn pattern_of_any_text_compiles_without_panic_and_quoted_text_matches_itself(text in ".{0,40}") {
+        fn pattern_of_any_text_never_panics_and_quoted_matches_itself(text in ".{0,40}") {
             let _ = compile(&text);
             let text = text.replace('\\', "/");
             let quoted = format!("^\\Q{text}\\E$");

@@ -4,76 +4,45 @@ use std::collections::HashMap;
 
 use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, PodSpec};
 
-use crate::injection::relay;
-use crate::{JobSetSpec, JobTemplateSpec, agent, injection};
+use crate::field::{Errors, Path};
+use crate::injection::projected::RELAY_CREDENTIALS;
+use crate::injection::{Settings, Shape, inject_job};
+use crate::{JobSetSpec, JobTemplateSpec, RestartStrategy, agent};
 
 /// The stored Job specifications, by the name of their replicatedJob.
 pub(super) type Stored<'a> = HashMap<&'a str, &'a JobTemplateSpec>;
 
-const SIDECAR: &str = "Sidecar";
-const SUPERVISOR: &str = "Supervisor";
-
-/// How the agent of a stored Pod may have been injected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct StoredAgent {
-    shape: &'static str,
-    /// False if the Pod has a volume with which admission injects no relay.
-    may_have_relay: bool,
-}
-
-impl StoredAgent {
-    const ALL: [Self; 4] = [
-        Self { shape: SIDECAR, may_have_relay: true },
-        Self { shape: SIDECAR, may_have_relay: false },
-        Self { shape: SUPERVISOR, may_have_relay: true },
-        Self { shape: SUPERVISOR, may_have_relay: false },
-    ];
-
-    fn of(pod: &PodSpec) -> Option<Self> {
-        Some(Self { shape: shape(pod)?, may_have_relay: relay::other_volume(pod).is_none() })
-    }
-
-    /// Image, pull policy and address of the relays do not matter, because the stored ones are restored.
-    fn settings(self) -> injection::Settings {
-        injection::Settings {
-            agent_image: Some(String::new()),
-            pull_policy: Some(String::new()),
-            relay: self.may_have_relay.then(String::new),
-            ..injection::Settings::default()
-        }
-    }
-}
-
 /// Injects the agent into each Pod whose stored Pod has one, in the stored shape. The annotation is not read: it only
 /// counts when the JobSet is created.
 pub(super) fn inject(full: &mut JobSetSpec, stored: &Stored<'_>) {
-    let agent_of = |name: &str| StoredAgent::of(stored.get(name)?.template.spec.as_ref()?);
-    let agents: Vec<_> = full.replicated_jobs.iter().map(|job| agent_of(&job.name)).collect();
-    for agent in StoredAgent::ALL {
-        if !agents.contains(&Some(agent)) {
-            continue;
+    let in_place = full.restart_strategy() == RestartStrategy::InPlaceRestart;
+    for job in &mut full.replicated_jobs {
+        let stored = stored.get(job.name.as_str()).and_then(|job| job.template.spec.as_ref());
+        let Some((stored, shape)) = stored.and_then(|pod| Some((pod, shape(pod)?))) else { continue };
+        let job = &mut job.template.spec;
+        job.template.spec.iter_mut().for_each(remove_empty_epoch);
+        if in_place {
+            // Errors are dropped: validation compares the result with the stored object and reports differences.
+            inject_job(job, shape, &settings(stored), &Path::root("spec"), &mut Errors::default());
         }
-        let mut injected = full.clone();
-        injected
-            .replicated_jobs
-            .iter_mut()
-            .filter_map(|job| job.template.spec.template.spec.as_mut())
-            .for_each(remove_empty_epoch);
-        // Errors are dropped: validation compares the result with the stored object and reports differences.
-        let _ = injection::inject(&mut injected, agent.shape, &agent.settings());
-        let jobs = full.replicated_jobs.iter_mut().zip(injected.replicated_jobs).zip(&agents);
-        for ((job, injected), _) in jobs.filter(|(_, it)| **it == Some(agent)) {
-            *job = injected;
-            if let (Some(pod), Some(stored)) = (&mut job.template.spec.template.spec, stored.get(job.name.as_str())) {
-                add_stored_pull_secrets(pod, stored.template.spec.as_ref());
-            }
-        }
+        job.template.spec.iter_mut().for_each(|pod| add_stored_pull_secrets(pod, stored));
+    }
+}
+
+/// Image, pull policy and address of the relays do not matter, because the stored ones are restored. Admission injects no relay into
+/// a Pod with another volume of the name.
+fn settings(stored: &PodSpec) -> Settings {
+    Settings {
+        agent_image: Some(String::new()),
+        pull_policy: Some(String::new()),
+        relay: RELAY_CREDENTIALS.other(stored).is_none().then(String::new),
+        ..Settings::default()
     }
 }
 
 /// Adds the stored pull secrets that follow those of the Pod: the injection adds its own at the end.
-fn add_stored_pull_secrets(pod: &mut PodSpec, stored: Option<&PodSpec>) {
-    let stored = stored.and_then(|it| it.image_pull_secrets.as_deref()).unwrap_or_default();
+fn add_stored_pull_secrets(pod: &mut PodSpec, stored: &PodSpec) {
+    let stored = stored.image_pull_secrets.as_deref().unwrap_or_default();
     if let Some(added) = stored.strip_prefix(pod.image_pull_secrets.as_deref().unwrap_or_default())
         && !added.is_empty()
     {
@@ -81,13 +50,13 @@ fn add_stored_pull_secrets(pod: &mut PodSpec, stored: Option<&PodSpec>) {
     }
 }
 
-/// The shape of the Pod's agent, by its name in the annotation. A Pod with a supervisor has no injected sidecar.
-fn shape(pod: &PodSpec) -> Option<&'static str> {
+/// The shape of the Pod's agent. A Pod with a supervisor has no injected sidecar.
+fn shape(pod: &PodSpec) -> Option<Shape> {
     let mut init = pod.init_containers.iter().flatten();
     if pod.containers.iter().any(agent::is_supervised_by_command) {
-        Some(SUPERVISOR)
+        Some(Shape::Supervisor)
     } else {
-        init.any(|container| container.name == agent::NAME).then_some(SIDECAR)
+        init.any(|container| container.name == agent::NAME).then_some(Shape::Sidecar)
     }
 }
 

@@ -11,30 +11,25 @@ const FINISHED: &str = "the JobSet has finished, and more restarts do not start 
                         again, with a larger spec.failurePolicy.maxRestarts";
 const NO_POLICY: &str = "has no effect without spec.failurePolicy: the first failed Job fails the JobSet";
 
-fn annotation(jobset: &JobSet) -> Option<&str> {
-    jobset.metadata.annotations.as_ref()?.get(ADDITIONAL_RESTARTS).map(String::as_str)
-}
-
 fn is_number(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<i32>().is_ok()
 }
 
 /// Rejects a value that is no such number.
 pub(super) fn check(subject: &Subject<'_>, _spec: &Path<'_>, errors: &mut Errors) {
-    if let Some(malformed) = annotation(subject.jobset).filter(|text| !is_number(text)) {
-        errors.invalid(&Path::root("metadata.annotations").key(ADDITIONAL_RESTARTS), malformed, NUMBER);
+    if let Some(malformed) = subject.jobset.annotation(ADDITIONAL_RESTARTS).filter(|text| !is_number(text)) {
+        errors.invalid(&Path::annotation(ADDITIONAL_RESTARTS), malformed, NUMBER);
     }
 }
 
 /// Rejects a change that leaves fewer restarts than are spent, and more restarts for a JobSet that has finished.
 pub(super) fn check_update(old: &JobSet, new: &JobSet, errors: &mut Errors) {
-    let after = annotation(new);
+    let [before, after] = [old, new].map(|jobset| jobset.annotation(ADDITIONAL_RESTARTS));
     // `check` rejects a malformed number.
-    if annotation(old) == after || after.is_some_and(|text| !is_number(text)) {
+    if before == after || after.is_some_and(|text| !is_number(text)) {
         return;
     }
-    let annotations = Path::root("metadata.annotations");
-    let path = annotations.key(ADDITIONAL_RESTARTS);
+    let path = Path::annotation(ADDITIONAL_RESTARTS);
     let Some(status) = &old.status else { return };
     if status.is_finished() {
         if new.additional_restarts() > old.additional_restarts() {
@@ -48,10 +43,7 @@ pub(super) fn check_update(old: &JobSet, new: &JobSet, errors: &mut Errors) {
         let least = spent.saturating_sub(limit);
         let required =
             format_args!("must be at least {least}: {spent} restarts{scope} are spent, and maxRestarts is {limit}");
-        match after {
-            Some(found) => errors.invalid(&path, found, required),
-            None => errors.required(&path, required),
-        }
+        errors.wrong(&path, after, required);
     }
 }
 
@@ -68,8 +60,8 @@ fn most_spent(jobset: &JobSet, status: &JobSetStatus) -> (String, i32) {
 
 /// Warns of a number without effect.
 pub(super) fn warn(subject: &Subject<'_>, warnings: &mut Warnings) {
-    if annotation(subject.jobset).is_some() && subject.spec.failure_policy.is_none() {
-        warnings.push(&Path::root("metadata.annotations").key(ADDITIONAL_RESTARTS), NO_POLICY);
+    if subject.jobset.annotation(ADDITIONAL_RESTARTS).is_some() && subject.spec.failure_policy.is_none() {
+        warnings.push(&Path::annotation(ADDITIONAL_RESTARTS), NO_POLICY);
     }
 }
 

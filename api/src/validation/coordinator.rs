@@ -52,8 +52,7 @@ fn pod(coordinator: &Coordinator, target: &ReplicatedJob, place: usize, path: &P
 pub(super) fn check_label(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
     let Some(coordinator) = &subject.spec.coordinator else { return };
     let path = spec.child("coordinator");
-    let network = subject.spec.network.as_ref();
-    let subdomain = network.and_then(|network| network.subdomain.as_deref()).filter(|it| !it.is_empty());
+    let subdomain = subject.spec.given_subdomain();
     let digits = |index: i32| index.checked_ilog10().map_or(1, |digits| digits as usize + 1);
     let Coordinator { replicated_job, job_index, pod_index } = coordinator;
     let pod = subject.name.len() + replicated_job.len() + digits(*job_index) + digits(*pod_index) + 3;

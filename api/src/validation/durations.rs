@@ -30,21 +30,20 @@ const DURATIONS: [DurationAnnotation; 2] = [
 /// Rejects values that are no such durations.
 pub(super) fn check(subject: &Subject<'_>, _spec: &Path<'_>, errors: &mut Errors) {
     let jobset = subject.jobset;
-    let Some(annotations) = &jobset.metadata.annotations else { return };
     for (key, read, must) in DURATIONS {
-        if let Some(malformed) = annotations.get(key).filter(|_| read(jobset).is_none()) {
-            errors.invalid(&Path::root("metadata.annotations").key(key), malformed.as_str(), must);
+        if let Some(malformed) = jobset.annotation(key).filter(|_| read(jobset).is_none()) {
+            errors.invalid(&Path::annotation(key), malformed, must);
         }
     }
 }
 
 /// Warns of a time that the controller cuts short, and of those without effect.
 pub(super) fn warn(subject: &Subject<'_>, warnings: &mut Warnings) {
-    let (annotations, strategy) = (Path::root("metadata.annotations"), subject.spec.restart_strategy());
+    let strategy = subject.spec.restart_strategy();
     if strategy != RestartStrategy::InPlaceRestart {
         for (key, ..) in DURATIONS.into_iter().filter(|(_, read, _)| read(subject.jobset).is_some()) {
             let text = format_args!("has no effect with restartStrategy {strategy:?}: it is for InPlaceRestart");
-            warnings.push(&annotations.key(key), text);
+            warnings.push(&Path::annotation(key), text);
         }
         return;
     }
@@ -53,7 +52,7 @@ pub(super) fn warn(subject: &Subject<'_>, warnings: &mut Warnings) {
         let text = format_args!(
             "is {seconds} s, and the controller waits at most {LONGEST} s unless its flag --longest-restart-backoff is higher"
         );
-        warnings.push(&annotations.key(SETTLE_NAMES), text);
+        warnings.push(&Path::annotation(SETTLE_NAMES), text);
     }
 }
 
@@ -123,7 +122,7 @@ mod tests {
     #[case::an_hour("1h", true)]
     #[case::less_than_a_minute("59s", false)]
     #[case::no_duration("later", false)]
-    fn time_after_which_stuck_pods_are_replaced_is_a_minute_or_more(#[case] time: &str, #[case] accepted: bool) {
+    fn replace_stuck_pods_after_below_minute_is_rejected(#[case] time: &str, #[case] accepted: bool) {
         let object = in_place(&[("/metadata/annotations", json!({ REPLACE_STUCK_PODS_AFTER: time }))]);
         let field = format!("metadata.annotations[{REPLACE_STUCK_PODS_AFTER}]");
         let expected = format!("{field}: Invalid value: {time:?}: must be a duration of at");

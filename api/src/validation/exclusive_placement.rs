@@ -100,10 +100,9 @@ pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors)
         }
         let path = path.index(index);
         let path = path.child("template.spec.completionMode");
-        match replicated_job.template.spec.completion_mode.as_deref() {
-            Some("Indexed") => {}
-            Some(found) => errors.invalid(&path, found, INDEXED),
-            None => errors.required(&path, INDEXED),
+        let mode = replicated_job.template.spec.completion_mode.as_deref();
+        if mode != Some("Indexed") {
+            errors.wrong(&path, mode, INDEXED);
         }
     }
 }

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn stored_pattern_that_does_not_compile_is_listed_and_jobset_can_run() {
+    fn stored_pattern_not_compiling_is_listed_and_jobset_runs() {
         let stored = read(&jobset(&[("/spec/failurePolicy/rules/0/onJobFailureMessagePatterns", json!(["a", "a("]))]));
         assert_eq!(all(&cannot_run(&stored)), Vec::<String>::new());
         let patterns = MessagePatterns::compile(stored.spec.failure_rules());

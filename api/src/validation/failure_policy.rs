@@ -1,4 +1,4 @@
-//! `maxRestarts` of the failure policy, and names of its rules.
+//! Numbers of the failure policy, and names of its rules.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -10,14 +10,12 @@ use crate::syntax;
 
 const UNIQUE: &str = "must be unique: conditions and events identify rules by their names";
 
-/// Rejects a negative limit, and names of rules that are malformed or not unique. A rule without a name has its default
+/// Rejects numbers out of bounds, and names of rules that are malformed or not unique. A rule without a name has its default
 /// name.
 pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
     let Some(policy) = &subject.spec.failure_policy else { return };
     let path = spec.child("failurePolicy");
-    if let Some(negative) = policy.max_restarts.filter(|limit| *limit < 0) {
-        errors.invalid(&path.child("maxRestarts"), negative, "must not be negative");
-    }
+    errors.check_numbers(&path, &policy.numbers());
     let path = path.child("rules");
     let mut names = HashSet::with_capacity(policy.rules.len());
     for (index, rule) in policy.rules.iter().enumerate() {

@@ -48,7 +48,7 @@ pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors)
     if let Some(key) = inject_agent::misspelt(subject.jobset)
         && !subject.spec.replicated_jobs.iter().all(has_agent)
     {
-        errors.forbidden(&Path::root("metadata.annotations").key(key), MISSPELT);
+        errors.forbidden(&Path::annotation(key), MISSPELT);
     }
     // If the annotation asks for an unknown agent, that is the error, and not each Pod without an agent.
     check_barrier(subject, spec, inject_agent::unknown_shape(subject.jobset).is_none(), errors);
@@ -57,7 +57,9 @@ pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors)
         let path = replicated_jobs.index(index);
         let job = &replicated_job.template.spec;
         let path = path.child("template.spec");
-        backoff_limit(job, &path, errors);
+        if job.backoff_limit != Some(MAX_BACKOFF_LIMIT) {
+            errors.wrong(&path.child("backoffLimit"), job.backoff_limit, BACKOFF_LIMIT);
+        }
         let replacement = job.pod_replacement_policy.as_deref();
         exactly(&path.child("podReplacementPolicy"), replacement, REPLACE_FAILED, POD_REPLACEMENT_POLICY, errors);
         let pod = job.template.spec.as_ref();
@@ -95,19 +97,8 @@ fn check_barrier(subject: &Subject<'_>, spec: &Path<'_>, needs_agent: bool, erro
 }
 
 fn exactly(path: &Path<'_>, found: Option<&str>, wanted: &str, required: &str, errors: &mut Errors) {
-    match found {
-        Some(found) if found == wanted => {}
-        Some(found) => errors.invalid(path, found, required),
-        None => errors.required(path, required),
-    }
-}
-
-fn backoff_limit(job: &JobTemplateSpec, path: &Path<'_>, errors: &mut Errors) {
-    let field = path.child("backoffLimit");
-    match job.backoff_limit {
-        Some(MAX_BACKOFF_LIMIT) => {}
-        Some(found) => errors.invalid(&field, found, BACKOFF_LIMIT),
-        None => errors.required(&field, BACKOFF_LIMIT),
+    if found != Some(wanted) {
+        errors.wrong(path, found, required);
     }
 }
 
@@ -118,11 +109,7 @@ fn one_pod_for_each_index(job: &JobTemplateSpec, path: &Path<'_>, errors: &mut E
     exactly(&path.child("completionMode"), mode, "Indexed", COMPLETION_MODE, errors);
     let parallelism = job.parallelism.unwrap_or(1);
     if job.completions.unwrap_or(1) != parallelism {
-        let field = path.child("completions");
-        match job.completions {
-            Some(found) => errors.invalid(&field, found, COMPLETIONS),
-            None => errors.required(&field, COMPLETIONS),
-        }
+        errors.wrong(&path.child("completions"), job.completions, COMPLETIONS);
     }
 }
 
@@ -136,11 +123,7 @@ fn agent(job: &JobTemplateSpec, path: &Path<'_>, errors: &mut Errors) {
     let field = path.child("initContainers");
     let containers = pod.and_then(|pod| pod.init_containers.as_deref()).unwrap_or_default();
     let found: Vec<_> = containers.iter().map(|container| &container.name).collect();
-    if found.is_empty() {
-        errors.required(&field, AGENT);
-    } else {
-        errors.invalid(&field, found, AGENT);
-    }
+    errors.wrong(&field, Some(found).filter(|found| !found.is_empty()), AGENT);
 }
 
 #[cfg(test)]
@@ -215,7 +198,7 @@ mod tests {
         r#"Invalid value: ["agent"]: must contain the agent"#
     )]
     #[case::restarts_itself_alone("/template/spec/initContainers/0/restartPolicyRules/0/action", json!("Restart"), r#"Invalid value: ["agent"]: must contain the agent"#)]
-    fn in_place_jobset_without_requirement_is_rejected_with_path_and_value(
+    fn in_place_jobset_without_requirement_is_rejected_by_field(
         #[case] field: &str,
         #[case] value: Value,
         #[case] expected: &str,
@@ -239,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn in_place_jobset_with_gate_off_is_rejected_with_name_of_gate() {
+    fn in_place_jobset_with_gate_off_is_rejected() {
         let off = Gates { in_place_restart: false, ..Gates::default() };
         let errors = |object: &Value| validate_create(&read(object), off).to_string();
         let refused = errors(&with("/backoffLimit", json!(6)));

@@ -11,13 +11,9 @@ use crate::{JobSet, RestartStrategy};
 const WHEN_CREATED: &str = "the change has no effect: the agent is added only when the JobSet is created. Delete the JobSet \
                             and create it again";
 
-fn annotation(jobset: &JobSet) -> Option<&str> {
-    jobset.metadata.annotations.as_ref()?.get(INJECT_AGENT).map(String::as_str)
-}
-
 /// The annotation, if it names no shape of the agent.
 pub(super) fn unknown_shape(jobset: &JobSet) -> Option<&str> {
-    annotation(jobset).filter(|name| Shape::of(name).is_none())
+    jobset.annotation(INJECT_AGENT).filter(|name| Shape::of(name).is_none())
 }
 
 /// The key of an annotation that is probably meant to be this one, which the JobSet does not have.
@@ -29,17 +25,16 @@ pub(super) fn misspelt(jobset: &JobSet) -> Option<&str> {
 /// Rejects an unknown shape of the agent.
 pub(super) fn check(subject: &Subject<'_>, _spec: &Path<'_>, errors: &mut Errors) {
     if let Some(unknown) = unknown_shape(subject.jobset) {
-        let annotations = Path::root("metadata.annotations");
-        errors.not_supported(&annotations.key(INJECT_AGENT), unknown, "\"Sidecar\", \"Supervisor\"");
+        errors.not_supported(&Path::annotation(INJECT_AGENT), unknown, "\"Sidecar\", \"Supervisor\"");
     }
 }
 
 /// Warns of a change of the shape: it has no effect, because the Job templates are immutable. With another restart strategy
 /// the annotation never has an effect.
 pub(super) fn warn_of_update(old: &JobSet, new: &JobSet, warnings: &mut Warnings) {
-    let shape = |jobset| annotation(jobset).and_then(Shape::of);
+    let shape = |jobset: &JobSet| jobset.annotation(INJECT_AGENT).and_then(Shape::of);
     if new.spec.restart_strategy() == RestartStrategy::InPlaceRestart && shape(old) != shape(new) {
-        warnings.push(&Path::root("metadata.annotations").key(INJECT_AGENT), WHEN_CREATED);
+        warnings.push(&Path::annotation(INJECT_AGENT), WHEN_CREATED);
     }
 }
 

@@ -1,5 +1,7 @@
 //! The controller that is responsible for the JobSet.
 
+use serde_json::Map;
+
 use super::subject::Subject;
 use super::warnings::Warnings;
 use crate::field::{Errors, Path};
@@ -7,6 +9,8 @@ use crate::{labels, syntax};
 
 /// Maximum number of characters of the field.
 const LENGTH: usize = 63;
+/// The fields of the failure policy that Kueue 0.19 knows.
+const FAILURE_POLICY_OF_KUEUE: [&str; 3] = ["maxRestarts", "restartStrategy", "rules"];
 const FORM: &str = "must be a domain and a path of at most 63 characters together, such as \"example.com/dispatcher\"";
 
 /// Rejects a value that is not a valid name of a controller.
@@ -25,7 +29,6 @@ pub(super) fn warn(subject: &Subject<'_>, warnings: &mut Warnings) {
     if subject.spec.managed_by.as_deref() != Some(labels::MULTIKUEUE) {
         return;
     }
-    let policy = subject.spec.failure_policy.as_ref();
     let spec = Path::root("spec");
     let mut left_out = |path: &Path<'_>, is_set: bool| {
         if is_set {
@@ -33,10 +36,11 @@ pub(super) fn warn(subject: &Subject<'_>, warnings: &mut Warnings) {
         }
     };
     left_out(&spec.child("activeDeadlineSeconds"), subject.spec.active_deadline_seconds.is_some());
-    left_out(
-        &spec.child("failurePolicy.restartBackoff"),
-        policy.is_some_and(|policy| policy.restart_backoff.is_some()),
-    );
+    let policy = spec.child("failurePolicy");
+    let set = serde_json::to_value(&subject.spec.failure_policy).unwrap_or_default();
+    for field in set.as_object().into_iter().flat_map(Map::keys) {
+        left_out(&policy.child(field), !FAILURE_POLICY_OF_KUEUE.contains(&field.as_str()));
+    }
     let jobs = spec.child("replicatedJobs");
     for (index, job) in subject.spec.replicated_jobs.iter().enumerate() {
         let path = jobs.index(index);

@@ -6,9 +6,7 @@ use crate::syntax;
 
 /// Rejects a subdomain that is not a valid name of a Service.
 pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
-    let network = subject.spec.network.as_ref();
-    let subdomain = network.and_then(|network| network.subdomain.as_deref()).unwrap_or_default();
-    if !subdomain.is_empty() && !syntax::is_dns1035_label(subdomain) {
+    if let Some(subdomain) = subject.spec.given_subdomain().filter(|it| !syntax::is_dns1035_label(it)) {
         let required = format_args!("{}: it is the name of a Service", syntax::DNS_1035_LABEL);
         errors.invalid(&spec.child("network.subdomain"), subdomain, required);
     }
@@ -16,9 +14,8 @@ pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors)
 
 /// Rejects a subdomain that is not a valid subdomain of a Pod, unless DNS host names are disabled.
 pub(super) fn check_pods(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
-    let network = subject.spec.network.as_ref();
-    let subdomain = network.and_then(|network| network.subdomain.as_deref()).unwrap_or_default();
-    if subject.spec.dns_hostnames_enabled() && !subdomain.is_empty() && !syntax::is_dns1123_label(subdomain) {
+    let subdomain = subject.spec.given_subdomain().filter(|it| !syntax::is_dns1123_label(it));
+    if let Some(subdomain) = subdomain.filter(|_| subject.spec.dns_hostnames_enabled()) {
         let required = format_args!("{}: it is the subdomain of the Pods", syntax::DNS_1123_LABEL);
         errors.invalid(&spec.child("network.subdomain"), subdomain, required);
     }

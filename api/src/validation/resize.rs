@@ -22,7 +22,6 @@ const NOT_ZERO: &str = "set spec.suspend to stop all Pods, or replicas to 0";
 pub(super) struct ResizeScope {
     /// Whether the feature gate ElasticJobSet is on.
     pub elastic: bool,
-    /// Whether the JobSet has finished.
     pub finished: bool,
     /// Whether it is the last replicatedJob of the JobSet.
     pub last: bool,

@@ -10,25 +10,21 @@ use crate::field::{Errors, Path, shown};
 use crate::labels::RESTART_BUDGET;
 use crate::{JobSet, RestartBudget};
 
-fn word(jobset: &JobSet) -> Option<&str> {
-    jobset.metadata.annotations.as_ref()?.get(RESTART_BUDGET).map(String::as_str)
-}
-
 /// Rejects an unknown budget.
 pub(super) fn check(subject: &Subject<'_>, _spec: &Path<'_>, errors: &mut Errors) {
-    if let Some(unknown) = word(subject.jobset).filter(|word| RestartBudget::named(word).is_none()) {
+    if let Some(unknown) = subject.jobset.annotation(RESTART_BUDGET).filter(|word| RestartBudget::named(word).is_none())
+    {
         let supported = RestartBudget::ALL.map(|budget| shown(&budget.word())).join(", ");
-        errors.not_supported(&Path::root("metadata.annotations").key(RESTART_BUDGET), unknown, supported);
+        errors.not_supported(&Path::annotation(RESTART_BUDGET), unknown, supported);
     }
 }
 
 /// Rejects a change of the budget. A JobSet without the annotation may get the budget by which its restarts are
 /// counted. The controller adds this annotation.
 pub(super) fn check_update(old: &JobSet, new: &JobSet, reason: &str, errors: &mut Errors) {
-    let annotations = Path::root("metadata.annotations");
-    let path = annotations.key(RESTART_BUDGET);
+    let path = Path::annotation(RESTART_BUDGET);
     let (before, after) = (RestartBudget::annotated(old), RestartBudget::annotated(new));
-    if word(new).is_some() && after.is_none() {
+    if new.annotation(RESTART_BUDGET).is_some() && after.is_none() {
         // `check` rejects it.
         return;
     }

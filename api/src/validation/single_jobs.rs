@@ -13,7 +13,7 @@ const LIMIT: i32 = 1024;
 /// Rejects rules that restart a single Job while the feature gate is off. While it is on, rejects more Jobs than the
 /// status has counters for.
 pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
-    let rules = subject.spec.failure_policy.iter().flat_map(|policy| &policy.rules).enumerate();
+    let rules = subject.spec.failure_rules().iter().enumerate();
     let single: Vec<_> = rules.filter(|(_, rule)| restarts_single_jobs(rule)).collect();
     if !subject.gates.restart_job {
         let rules = spec.child("failurePolicy.rules");

@@ -14,9 +14,7 @@ use crate::{JobSet, JobSetSpec, ReplicatedJob};
 /// A JobSet with values that more than one rule needs.
 pub(super) struct Subject<'a> {
     pub(super) jobset: &'a JobSet,
-    /// Its specification.
     pub(super) spec: &'a JobSetSpec,
-    /// The feature gates.
     pub(super) gates: Gates,
     pub(super) name: JobSetName<'a>,
     places: HashMap<&'a str, usize>,
@@ -94,7 +92,6 @@ impl<'a> JobSetName<'a> {
         }
     }
 
-    /// Number of its characters.
     pub(super) fn len(self) -> usize {
         self.known.len() + self.random
     }

@@ -12,7 +12,7 @@ pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors)
         targets(subject, &policy.target_replicated_jobs, &path, errors);
     }
     let path = spec.child("failurePolicy.rules");
-    for (index, rule) in subject.spec.failure_policy.iter().flat_map(|policy| &policy.rules).enumerate() {
+    for (index, rule) in subject.spec.failure_rules().iter().enumerate() {
         let path = path.index(index);
         targets(subject, &rule.target_replicated_jobs, &path.child("targetReplicatedJobs"), errors);
     }

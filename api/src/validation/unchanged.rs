@@ -90,11 +90,8 @@ fn compare_field(
         }
         // An error shows both quantities as they were written.
         (Some(Value::String(old)), Some(Value::String(new))) if QUANTITY.contains(&field) && is_same(old, new) => {}
-        (Some(old), Some(new)) => {
-            errors.invalid(path, new, format_args!("field is immutable: must stay {}, {reason}", shown(old)));
-        }
-        (Some(old), None) => {
-            errors.required(path, format_args!("field is immutable: must stay {}, {reason}", shown(old)));
+        (Some(old), new) => {
+            errors.wrong(path, new, format_args!("field is immutable: must stay {}, {reason}", shown(old)));
         }
         (None, new) => errors.invalid(path, new, format_args!("field is immutable: must stay absent, {reason}")),
     }

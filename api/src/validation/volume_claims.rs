@@ -112,7 +112,6 @@ fn used<'a>(
 struct PodVolumes<'a> {
     /// Indexes of the replicatedJob and of the volume, by the name of the volume.
     volumes: HashMap<&'a str, (usize, usize)>,
-    /// Names of mounted volumes.
     mounted: HashSet<&'a str>,
 }
 

@@ -30,13 +30,10 @@ pub fn warnings(jobset: &JobSet) -> Vec<String> {
     managed_by::warn(&subject, &mut warnings);
     if subject.spec.restart_strategy() == RestartStrategy::InPlaceRestart {
         in_place(&subject, &mut warnings);
-    } else if annotation(&subject, labels::INJECT_AGENT).is_some() {
-        let annotations = Path::root("metadata.annotations");
+    } else if jobset.annotation(labels::INJECT_AGENT).is_some() {
         let strategy = subject.spec.restart_strategy();
-        warnings.push(
-            &annotations.key(labels::INJECT_AGENT),
-            format_args!("no agent is added with restartStrategy {strategy:?}: it is for InPlaceRestart"),
-        );
+        let text = format_args!("no agent is added with restartStrategy {strategy:?}: it is for InPlaceRestart");
+        warnings.push(&Path::annotation(labels::INJECT_AGENT), text);
     }
     warnings.finish()
 }
@@ -86,10 +83,9 @@ fn in_place(subject: &Subject<'_>, warnings: &mut Warnings) {
         let text = "is false: after each restart workers find each other by name only once all of them are ready";
         warnings.push(&path, text);
     }
-    if annotation(subject, labels::DISABLE_IN_PLACE_RESTART).is_some() {
-        let annotations = Path::root("metadata.annotations");
+    if subject.jobset.annotation(labels::DISABLE_IN_PLACE_RESTART).is_some() {
         let text = "agents let their workers run at once and restart nothing: in-place restart is switched off";
-        warnings.push(&annotations.key(labels::DISABLE_IN_PLACE_RESTART), text);
+        warnings.push(&Path::annotation(labels::DISABLE_IN_PLACE_RESTART), text);
     }
     shared_token(subject, &spec, warnings);
     subject.for_each_pod(&spec, |pod, path| self::pod(pod, path, warnings));
@@ -105,10 +101,6 @@ fn shared_token(subject: &Subject<'_>, spec: &Path<'_>, warnings: &mut Warnings)
             is_said = true;
         }
     });
-}
-
-fn annotation<'a>(subject: &Subject<'a>, key: &str) -> Option<&'a String> {
-    subject.jobset.metadata.annotations.as_ref()?.get(key)
 }
 
 fn pod(pod: &PodSpec, path: &Path<'_>, warnings: &mut Warnings) {
@@ -281,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn supervisor_gets_warning_of_its_token_alone_and_other_containers_of_their_rules() {
+    fn supervisor_beside_container_gets_token_warning_alone() {
         let supervised = json!({ "name": "worker", "command": ["/jobset-agent", "supervise"], "restartPolicy": "Never",
             "restartPolicyRules": rules(&[("Restart", "NotIn", &[0])]) });
         let pod = |more: Option<Value>| {
@@ -345,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn warnings_of_update_with_same_spec_are_those_of_changed_annotations() {
+    fn warnings_of_same_spec_are_those_of_changed_annotations() {
         let doubtful = |annotation: &str, changes: &[(&str, Value)]| {
             let object = in_place(&[("/spec/failurePolicy/maxRestarts", Value::Null)]);
             read(&changed(changed(object, &[("/metadata/annotations", json!({ annotation: "1" }))]), changes))

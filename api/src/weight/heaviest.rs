@@ -8,9 +8,7 @@ use crate::field::Path;
 /// The list that takes the most memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeaviestPart {
-    /// Path of the list.
     pub field: String,
-    /// Number of its entries.
     pub entries: usize,
     /// The memory that the entries take, in bytes, without what is inside of them.
     pub weight: usize,

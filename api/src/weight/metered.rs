@@ -97,9 +97,8 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Metered<'_, D> {
         deserialize_unit deserialize_seq deserialize_map deserialize_identifier deserialize_ignored_any
     }
 
-    fn deserialize_unit_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Self::Error> {
-        self.inner.deserialize_unit_struct(name, Metered::new(visitor, self.meter))
-    }
+    // JSON shows what these are.
+    serde::forward_to_deserialize_any! { unit_struct tuple tuple_struct }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(
         self,
@@ -107,19 +106,6 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Metered<'_, D> {
         visitor: V,
     ) -> Result<V::Value, Self::Error> {
         self.inner.deserialize_newtype_struct(name, Metered::new(visitor, self.meter))
-    }
-
-    fn deserialize_tuple<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, Self::Error> {
-        self.inner.deserialize_tuple(length, Metered::new(visitor, self.meter))
-    }
-
-    fn deserialize_tuple_struct<V: Visitor<'de>>(
-        self,
-        name: &'static str,
-        length: usize,
-        visitor: V,
-    ) -> Result<V::Value, Self::Error> {
-        self.inner.deserialize_tuple_struct(name, length, Metered::new(visitor, self.meter))
     }
 
     fn deserialize_enum<V: Visitor<'de>>(

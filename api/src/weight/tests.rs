@@ -64,7 +64,7 @@ fn texts_are_read_as_long_as_they_fit() {
 }
 
 #[test]
-fn object_that_is_too_heavy_is_told_from_another_that_cannot_be_read() {
+fn object_too_heavy_is_told_from_unreadable_one() {
     let heavy = pod("spec", json!({ "containers": [], "volumes": vec![json!({}); 5000] })).to_string();
     assert!(is_too_heavy(&read::<JobSet>(&heavy, LIMIT).unwrap_err()));
     assert!(!is_too_heavy(&read::<JobSet>("{\"spec\": 1}", LIMIT).unwrap_err()));
@@ -72,7 +72,7 @@ fn object_that_is_too_heavy_is_told_from_another_that_cannot_be_read() {
 }
 
 #[test]
-fn weight_is_the_same_from_text_and_tree_and_grows_with_each_entry() {
+fn weight_from_text_equals_tree_and_grows_with_entries() {
     let spec = |count: usize| {
         let volumes: Vec<_> =
             (0..count).map(|number| json!({ "name": format!("v{number}"), "emptyDir": {} })).collect();

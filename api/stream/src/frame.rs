@@ -72,7 +72,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
 pub struct Writer<W>(FramedWrite<W, LengthDelimitedCodec>);
 
 impl<W: AsyncWrite + Unpin> Writer<W> {
-    /// Writes frames of at most `limit` bytes.
+    /// Writes frames of at most `limit` bytes. Longer messages are errors.
     pub fn new(sink: W, limit: usize) -> Self {
         let mut framed = FramedWrite::with_capacity(sink, codec(limit), RESERVED);
         framed.set_backpressure_boundary(RESERVED);
@@ -80,33 +80,21 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
     }
 
     /// Writes one message, and everything before it.
-    ///
-    /// # Errors
-    /// The connection has failed, or the message is too long.
     pub async fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
         self.send_encoded(encode(message)?).await
     }
 
     /// Writes one message that is encoded, and everything before it.
-    ///
-    /// # Errors
-    /// The connection has failed, or the message is too long.
     pub async fn send_encoded(&mut self, message: Bytes) -> io::Result<()> {
         self.0.send(message).await
     }
 
     /// Adds one message that is encoded to what is written with the next [`Writer::send`] or [`Writer::flush`].
-    ///
-    /// # Errors
-    /// The connection has failed, or the message is too long.
     pub async fn feed_encoded(&mut self, message: Bytes) -> io::Result<()> {
         self.0.feed(message).await
     }
 
     /// Writes everything.
-    ///
-    /// # Errors
-    /// The connection has failed.
     pub async fn flush(&mut self) -> io::Result<()> {
         SinkExt::<Bytes>::flush(&mut self.0).await
     }

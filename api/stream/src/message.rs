@@ -102,6 +102,28 @@ pub enum FromAgent {
     Report(Report),
 }
 
+impl FromAgent {
+    /// Each [`Self::kind`].
+    pub const KINDS: [&'static str; 2] = ["hello", "report"];
+
+    /// What the message is, for metrics.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Hello { .. } => "hello",
+            Self::Report(_) => "report",
+        }
+    }
+
+    /// What a relay tells controllers of a message after the hello. `None` if no agent of this release sends it then: it is a second
+    /// hello, or has longer texts than it may have.
+    pub fn into_event(self) -> Option<AgentEventKind> {
+        match self {
+            Self::Hello { .. } => None,
+            Self::Report(report) => report.is_permitted().then_some(AgentEventKind::Report(report)),
+        }
+    }
+}
+
 /// Messages of a relay to an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToAgent {
@@ -136,6 +158,45 @@ pub enum ToRelay {
     },
     /// For all agents: a sign of life.
     Beat(Signed),
+}
+
+impl ToRelay {
+    /// What the message is.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Leader(_) => Kind::Leader,
+            Self::Group { .. } => Kind::Group,
+            Self::Answer { .. } => Kind::Answer,
+            Self::Beat(_) => Kind::Beat,
+        }
+    }
+}
+
+/// What a message of the controller is, and what comes of it at an agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// The certificates of a leader, or that there is none.
+    Leader,
+    /// A statement about a JobSet.
+    Group,
+    /// The answer to a hello.
+    Answer,
+    /// A sign of life.
+    Beat,
+}
+
+impl Kind {
+    pub const ALL: [Self; 4] = [Self::Leader, Self::Group, Self::Answer, Self::Beat];
+
+    /// The name, for metrics.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Leader => "leader",
+            Self::Group => "group",
+            Self::Answer => "answer",
+            Self::Beat => "beat",
+        }
+    }
 }
 
 /// Messages of a relay to the controller: what its agents do, in order. A relay that is dialled first tells of all its agents.

@@ -42,34 +42,25 @@ pub struct Signed {
 /// Why a statement cannot be signed, or is not believed.
 #[derive(Debug, Error)]
 pub enum SignatureError {
-    /// The key of the certificate has a kind that cannot sign.
     #[error("the key of the certificate cannot sign with any of the schemes of TLS 1.3")]
     Key,
-    /// The statement cannot be signed.
     #[error("the statement cannot be signed")]
     Sign(#[source] rustls::Error),
     /// The message is not base64 or not JSON.
     #[error("the message is malformed")]
     Malformed,
-    /// The leader has sent no certificate.
     #[error("the leader has sent no certificate")]
     NoCertificate,
-    /// The certificate is not that of the leader.
     #[error("the certificate is not that of {name}, or its CA is not trusted")]
     Untrusted {
-        /// Name that the leader has to have.
         name: String,
-        /// What is wrong.
         #[source]
         source: webpki::Error,
     },
-    /// The name of the leader is no DNS name.
     #[error("{0:?} is no DNS name")]
     Name(String, #[source] InvalidDnsNameError),
-    /// The clock stands before 1970.
     #[error("the clock is wrong")]
     Clock(#[from] SystemTimeError),
-    /// The signature is not that of the leader.
     #[error("the signature is not that of the leader")]
     Forged,
 }

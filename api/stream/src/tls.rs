@@ -37,39 +37,25 @@ const INTERVAL: Duration = Duration::from_secs(5);
 /// Why there is no TLS.
 #[derive(Debug, Error)]
 pub enum TlsError {
-    /// A file cannot be read.
     #[error("cannot read {path}")]
     Read {
-        /// The file.
         path: PathBuf,
-        /// What the system says.
         #[source]
         source: io::Error,
     },
-    /// A file does not hold what it must.
     #[error("{path} holds no {what} in PEM")]
-    Pem {
-        /// The file.
-        path: PathBuf,
-        /// What it must hold.
-        what: &'static str,
-    },
-    /// The key is not that of the certificate, or of an unknown kind.
+    Pem { path: PathBuf, what: &'static str },
+    /// The key is not that of the certificate, or of an unknown kind. The path is that of their folder.
     #[error("the key in {path} cannot be used with its certificate")]
     Key {
-        /// The folder.
         path: PathBuf,
-        /// What is wrong.
         #[source]
         source: rustls::Error,
     },
-    /// TLS cannot be set up.
     #[error("cannot set up TLS")]
     Setup(#[from] rustls::Error),
-    /// Clients cannot be verified.
     #[error("cannot verify clients")]
     Verifier(#[from] rustls::server::VerifierBuilderError),
-    /// The name of the client is no DNS name.
     #[error("{0:?} is no DNS name")]
     Name(String),
 }
@@ -98,9 +84,6 @@ impl Authorities {
     }
 
     /// TLS of an agent: it knows the relay by its certificate, and tells who it is by its token.
-    ///
-    /// # Errors
-    /// The library lacks TLS 1.3.
     pub fn agent(&self) -> Result<ClientConfig, TlsError> {
         let builder = ClientConfig::builder_with_provider(provider()).with_protocol_versions(&[&version::TLS13])?;
         Ok(builder.with_root_certificates(Arc::clone(&self.0)).with_no_client_auth())
@@ -169,38 +152,30 @@ impl Identity {
     }
 
     /// TLS of a relay, for agents.
-    ///
-    /// # Errors
-    /// The library lacks TLS 1.3.
     pub fn server(&self) -> Result<ServerConfig, TlsError> {
-        let builder = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&version::TLS13])?;
-        let mut config = builder
-            .with_no_client_auth()
-            .with_cert_resolver(Arc::new(rustls::sign::SingleCertAndKey::from(Arc::clone(&self.certified))));
-        // Agents have no memory from one process to the next, so nobody would use a ticket.
-        config.send_tls13_tickets = 0;
-        Ok(config)
+        self.server_for(WebPkiClientVerifier::no_client_auth())
     }
 
     /// TLS of a relay, for controllers: clients with a certificate of this DNS name.
     ///
     /// # Errors
-    /// The name is no DNS name, or the library lacks TLS 1.3.
+    /// The name is no DNS name.
     pub fn server_of(&self, client: &str) -> Result<ServerConfig, TlsError> {
         let name = ServerName::try_from(client.to_owned()).map_err(|_| TlsError::Name(client.to_owned()))?;
         let inner = WebPkiClientVerifier::builder_with_provider(Arc::clone(&self.authorities.0), provider()).build()?;
+        self.server_for(Arc::new(NamedClient { inner, name }))
+    }
+
+    fn server_for(&self, clients: Arc<dyn ClientCertVerifier>) -> Result<ServerConfig, TlsError> {
         let builder = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&version::TLS13])?;
-        let mut config = builder
-            .with_client_cert_verifier(Arc::new(NamedClient { inner, name }))
-            .with_cert_resolver(Arc::new(rustls::sign::SingleCertAndKey::from(Arc::clone(&self.certified))));
+        let resolver = Arc::new(rustls::sign::SingleCertAndKey::from(Arc::clone(&self.certified)));
+        let mut config = builder.with_client_cert_verifier(clients).with_cert_resolver(resolver);
+        // Neither agents nor controllers have a memory from one process to the next, so nobody would use a ticket.
         config.send_tls13_tickets = 0;
         Ok(config)
     }
 
     /// TLS of the controller, which dials relays.
-    ///
-    /// # Errors
-    /// The library lacks TLS 1.3.
     pub fn client(&self) -> Result<ClientConfig, TlsError> {
         let builder = ClientConfig::builder_with_provider(provider()).with_protocol_versions(&[&version::TLS13])?;
         let resolver = Arc::new(rustls::sign::SingleCertAndKey::from(Arc::clone(&self.certified)));

@@ -23,11 +23,8 @@ const CONTROLLER_NAMESPACE: &str = "jobset-system";
 
 impl Cluster {
     /// The facts about this JobSet.
-    ///
-    /// # Errors
-    /// If the JobSet, its Jobs or its Pods cannot be read.
     pub async fn facts(&self, name: &str) -> Result<Facts, Error> {
-        let jobset = self.jobset(name).await?;
+        let jobset = self.jobset(name).await?.into();
         let (jobs, pods) = tokio::join!(self.jobs(name), self.pods(name));
         let own = Facts { jobset, jobs: jobs?, pods: pods?, ..Facts::default() };
         let around = self.surroundings(name, &own.needs()).await;

@@ -1,10 +1,12 @@
 //! Reads JobSets with their Jobs, Pods and Events.
 
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jobset_api::{JobSet, dialect, labels};
 use jobset_objects::{PartialJob, PartialPod};
+use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{ListParams, PartialObjectMeta};
@@ -32,9 +34,6 @@ fn decoded(mut jobset: JobSet) -> JobSet {
 
 impl Cluster {
     /// The JobSet of this name.
-    ///
-    /// # Errors
-    /// If the JobSet cannot be read or does not exist.
     pub async fn jobset(&self, name: &str) -> Result<JobSet, Error> {
         let api: Api<JobSet> = self.api();
         api.get(name).await.map(decoded).map_err(|error| self.not_found(name, error))
@@ -56,9 +55,6 @@ impl Cluster {
     }
 
     /// The JobSets of the namespace or of all namespaces.
-    ///
-    /// # Errors
-    /// If the request fails.
     pub async fn jobsets(&self, all_namespaces: bool) -> Result<Vec<JobSet>, Error> {
         let api: Api<JobSet> = if all_namespaces { Api::all(self.client.clone()) } else { self.api() };
         let place = if all_namespaces { "all namespaces".to_owned() } else { format!("namespace {}", self.namespace) };
@@ -71,25 +67,25 @@ impl Cluster {
     }
 
     /// The Jobs of a JobSet.
-    ///
-    /// # Errors
-    /// If the request fails.
-    pub async fn jobs(&self, jobset: &str) -> Result<Vec<PartialJob>, Error> {
-        all(&self.api(), &children(jobset), &format!("list the Jobs of JobSet {}/{jobset}", self.namespace)).await
+    pub async fn jobs(&self, jobset: &str) -> Result<Vec<Arc<PartialJob>>, Error> {
+        self.children(jobset, "Jobs").await
     }
 
     /// The Pods of a JobSet.
-    ///
-    /// # Errors
-    /// If the request fails.
-    pub async fn pods(&self, jobset: &str) -> Result<Vec<PartialPod>, Error> {
-        all(&self.api(), &children(jobset), &format!("list the Pods of JobSet {}/{jobset}", self.namespace)).await
+    pub async fn pods(&self, jobset: &str) -> Result<Vec<Arc<PartialPod>>, Error> {
+        self.children(jobset, "Pods").await
+    }
+
+    async fn children<K>(&self, jobset: &str, kind: &str) -> Result<Vec<Arc<K>>, Error>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned,
+    {
+        let what = format!("list the {kind} of JobSet {}/{jobset}", self.namespace);
+        let listed: Vec<K> = all(&self.api(), &children(jobset), &what).await?;
+        Ok(listed.into_iter().map(Arc::new).collect())
     }
 
     /// The controller's Events about restarts of this JobSet. Events of an earlier JobSet of the same name are left out.
-    ///
-    /// # Errors
-    /// If the request fails.
     pub async fn restart_events(&self, jobset: &JobSet) -> Result<Vec<RestartEvent>, Error> {
         let (name, uid) = (jobset.name_any(), jobset.uid().unwrap_or_default());
         let selector = about(&name, &uid);

@@ -1,14 +1,14 @@
 //! In-place restart: the Pods that the barrier waits for.
 
 use jobset_api::{conditions, labels};
-use kube::ResourceExt;
+use kube::ResourceExt as _;
 
 use super::crash_loop;
 use super::problem::names;
 use super::reported::named;
 use super::stream;
 use super::{Facts, Finding};
-use crate::status::{Epochs, PodBarrier, report};
+use crate::status::{Epochs, JobSetTree, PodBarrier};
 
 pub(super) fn blocked(facts: &Facts) -> Vec<Finding> {
     let advice = format!(
@@ -27,16 +27,15 @@ pub(super) fn not_running(facts: &Facts) -> Vec<Finding> {
 }
 
 /// The barrier is closed: lists the Pods that have not reported.
-pub(super) fn waiting(facts: &Facts) -> Vec<Finding> {
+pub(super) fn waiting(facts: &Facts, tree: &JobSetTree) -> Vec<Finding> {
     if let Some(settling) = settling(facts) {
         return vec![settling];
     }
-    let Some(epochs) = Epochs::of(&facts.jobset) else { return Vec::new() };
-    let Some(barrier) = report(&facts.jobset, &facts.jobs, &facts.pods, None).barrier else { return Vec::new() };
+    let (Some(epochs), Some(barrier)) = (tree.epochs, &tree.barrier) else { return Vec::new() };
     let alive = || facts.pods.iter().filter(|pod| !pod.has_ended());
     let at = |wanted: PodBarrier| {
         let pods = alive().filter(|pod| PodBarrier::of_pod(pod, epochs) == wanted);
-        pods.map(ResourceExt::name_any).collect::<Vec<_>>()
+        pods.map(|pod| pod.name_any()).collect::<Vec<_>>()
     };
     if barrier.lifted {
         return not_observed(&at(PodBarrier::Waiting), epochs);
@@ -112,9 +111,6 @@ fn not_observed(pods: &[String], epochs: Epochs) -> Vec<Finding> {
 /// The group restarts: the cause.
 pub(super) fn restarting(facts: &Facts) -> Vec<Finding> {
     let Some(condition) = facts.condition(conditions::RESTARTING) else { return Vec::new() };
-    let advice = format!(
-        "`{}` shows the phases of the restart.",
-        facts.kubectl(&format!("jobset restarts {}", facts.jobset.name_any()))
-    );
+    let advice = format!("`{}` shows the phases of the restart.", facts.restarts_command());
     vec![Finding::new("Restarting", "The group restarts.", advice).with(vec![condition.message.clone()])]
 }

@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use jobset_api::conditions;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use kube::ResourceExt as _;
 
 use super::{Facts, Finding};
 use crate::output::until;
@@ -27,7 +26,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     }
     let advice = format!(
         "Fix the cause. `{}` shows all restarts. spec.failurePolicy.restartBackoff sets the waits.",
-        facts.kubectl(&format!("jobset restarts {}", facts.jobset.name_any()))
+        facts.restarts_command()
     );
     vec![Finding::new("KeepsFailing", what, advice).with(causes(facts))]
 }

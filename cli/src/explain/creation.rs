@@ -7,7 +7,7 @@ use jobset_api::labels;
 use jobset_objects::PartialJob;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::jiff::Timestamp;
-use kube::ResourceExt;
+use kube::ResourceExt as _;
 
 use super::{Facts, Finding};
 use crate::status::{JobSetState, state};
@@ -41,9 +41,9 @@ pub(super) fn missing(facts: &Facts) -> Vec<Finding> {
         let what = format!("{jobs} of {} Jobs do not exist.", facts.jobset.spec.global_replicas());
         findings.push(Finding::new("JobsMissing", what, "The controller creates them, if it leads and runs."));
     }
-    let refused = |job: &&PartialJob| newest(&job.name_any(), &facts.refusals).is_none();
-    let short = facts.jobs.iter().filter(|job| lacks_pods(job, facts)).filter(refused);
-    let short: Vec<String> = short.map(ResourceExt::name_any).collect();
+    let refused = |job: &PartialJob| newest(&job.name_any(), &facts.refusals).is_some();
+    let short = facts.jobs.iter().filter(|job| lacks_pods(job, facts) && !refused(job));
+    let short: Vec<String> = short.map(|job| job.name_any()).collect();
     if !short.is_empty() {
         let (has, it) = if short.len() == 1 { ("has", "it") } else { ("have", "they") };
         let what = format!("{} {has} fewer Pods than {it} should run.", listed(&short));

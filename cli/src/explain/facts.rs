@@ -1,6 +1,7 @@
 //! The facts of the cluster that rules look at.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jobset_api::{JobSet, conditions};
 use jobset_objects::{PartialJob, PartialNode, PartialPod};
@@ -16,9 +17,9 @@ use crate::status::Epochs;
 /// A JobSet and the objects that may explain its state.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    pub jobset: JobSet,
-    pub jobs: Vec<PartialJob>,
-    pub pods: Vec<PartialPod>,
+    pub jobset: Arc<JobSet>,
+    pub jobs: Vec<Arc<PartialJob>>,
+    pub pods: Vec<Arc<PartialPod>>,
     /// Events about Jobs of its namespace for which the API server refused Pods.
     pub refusals: Vec<Event>,
     /// The controller that leads; none if the user may not read Leases, or there is none.
@@ -59,12 +60,17 @@ impl Facts {
         format!("kubectl {command} -n {}", self.jobset.namespace().unwrap_or_default())
     }
 
+    /// The command that shows the restarts of the JobSet.
+    pub(super) fn restarts_command(&self) -> String {
+        self.kubectl(&format!("jobset restarts {}", self.jobset.name_any()))
+    }
+
     /// What the explanation has to know beside the JobSet's own objects.
     pub fn needs(&self) -> FactNeeds {
         let cannot_be_scheduled = || self.pods.iter().filter(|pod| problem::is_unschedulable(pod));
         FactNeeds {
             nodes: cannot_be_scheduled().next().is_some(),
-            occupants: cannot_be_scheduled().any(problem::leads),
+            occupants: cannot_be_scheduled().any(|pod| problem::leads(pod)),
             relay_ca: Epochs::of(&self.jobset).is_some_and(|epochs| epochs.by_stream),
             accounts: self.silent_accounts(),
         }

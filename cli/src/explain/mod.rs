@@ -37,7 +37,6 @@ pub struct Explanation {
     pub runs: bool,
     /// Jobs that are ready or have succeeded.
     pub jobs_ready: i64,
-    /// Expected Jobs.
     pub jobs: i64,
     /// Its workers, by its Jobs and Pods; none if no worker should run.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,7 +56,6 @@ pub struct Finding {
     /// Names of Pods, and messages of other programs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub details: Vec<String>,
-    /// What to do.
     pub advice: String,
 }
 
@@ -73,8 +71,8 @@ impl Finding {
 
 type Rule = fn(&Facts) -> Vec<Finding>;
 
-/// Rules for a JobSet that has ended or is not to run.
-const SETTLED: [Rule; 4] = [outcome::check, inactive::deleting, inactive::managed_elsewhere, inactive::suspended];
+/// Rules for a JobSet that has ended or is not to run, after [`outcome::check`].
+const SETTLED: [Rule; 3] = [inactive::deleting, inactive::managed_elsewhere, inactive::suspended];
 
 /// Rules for a JobSet without Jobs.
 const EMPTY: [Rule; 1] = [inactive::no_jobs];
@@ -82,8 +80,8 @@ const EMPTY: [Rule; 1] = [inactive::no_jobs];
 /// Rules for a JobSet that the controller does not reconcile.
 const NOT_RECONCILED: [Rule; 2] = [reported::invalid, admission::check];
 
-/// Rules for causes that keep a JobSet from running, the most important first.
-const CAUSES: [Rule; 12] = [
+/// Rules for causes that keep a JobSet from running, the most important first. [`barrier::waiting`] is the last of them.
+const CAUSES: [Rule; 11] = [
     // No controller leads, so that the status is old.
     controller::check,
     // The controller reports a failure.
@@ -98,7 +96,6 @@ const CAUSES: [Rule; 12] = [
     creation::check,
     creation::missing,
     pods::check,
-    barrier::waiting,
 ];
 
 /// Rules for remarks, which also apply to a JobSet that runs.
@@ -116,11 +113,13 @@ pub fn explain(facts: &Facts) -> Explanation {
     let (state, workers) = (tree.state, tree.workers);
     let all = |rules: &[Rule]| rules.iter().flat_map(|rule| rule(facts)).collect::<Vec<_>>();
     let findings = match state {
-        Completed | Failed | Deleting | ManagedElsewhere | Suspended => all(&SETTLED),
+        Completed | Failed | Deleting | ManagedElsewhere | Suspended => {
+            [outcome::check(facts, &tree), all(&SETTLED)].concat()
+        }
         Invalid => all(&NOT_RECONCILED),
         NoJobs => all(&EMPTY),
         Running => [all(&RUNNING), all(&REMARKS)].concat(),
-        _ => [all(&CAUSES), all(&REMARKS)].concat(),
+        _ => [all(&CAUSES), barrier::waiting(facts, &tree), all(&REMARKS)].concat(),
     };
     let runs = state.is_good();
     Explanation {

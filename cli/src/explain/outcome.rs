@@ -4,12 +4,12 @@ use jobset_api::{conditions, labels};
 use kube::ResourceExt as _;
 
 use super::{Facts, Finding};
-use crate::status::{self, PodNode, report};
+use crate::status::{self, JobSetTree, PodNode};
 
 /// The most Pods of failed workers in a finding.
 const SHOWN: usize = 5;
 
-pub(super) fn check(facts: &Facts) -> Vec<Finding> {
+pub(super) fn check(facts: &Facts, tree: &JobSetTree) -> Vec<Finding> {
     let status = facts.jobset.status.as_ref();
     let Some(terminal) = status.and_then(|status| conditions::terminal(&status.conditions)) else { return Vec::new() };
     let message = if terminal.message.is_empty() { &terminal.reason } else { &terminal.message };
@@ -24,7 +24,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
         conditions::REACHED_MAX_RESTARTS => format!(
             "See the causes in `{}` and fix them; then delete the JobSet and create it again. While a JobSet runs, its \
              annotation {} allows more restarts.",
-            facts.kubectl(&format!("jobset restarts {}", facts.jobset.name_any())),
+            facts.restarts_command(),
             labels::ADDITIONAL_RESTARTS
         ),
         conditions::WORKER_NOT_STARTED => {
@@ -45,7 +45,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
         _ => "Fix the cause, then delete the JobSet and create it again.".to_owned(),
     };
     let what = format!("The JobSet has failed and does not restart ({}).", terminal.reason);
-    vec![Finding::new("Failed", what, advice).with([vec![message.clone()], evidence(facts)].concat())]
+    vec![Finding::new("Failed", what, advice).with([vec![message.clone()], evidence(facts, tree)].concat())]
 }
 
 /// The deadline counts from the last resume or restart of the whole JobSet.
@@ -58,10 +58,9 @@ fn deadline_advice(facts: &Facts) -> String {
 }
 
 /// The Pods of failed workers that stay after the JobSet has failed, with the commands that show their logs.
-fn evidence(facts: &Facts) -> Vec<String> {
-    let pods = report(&facts.jobset, &facts.jobs, &facts.pods, None).replicated_jobs;
-    let failed =
-        pods.iter().flat_map(|group| &group.jobs).flat_map(|job| &job.pods).filter(|pod| pod.stays_as_evidence());
+fn evidence(facts: &Facts, tree: &JobSetTree) -> Vec<String> {
+    let pods = tree.replicated_jobs.iter().flat_map(|group| &group.jobs).flat_map(|job| &job.pods);
+    let failed = pods.filter(|pod| pod.stays_as_evidence());
     let line = |pod: &PodNode| {
         let exit = pod.last_exit.as_ref().map(|exit| format!(" ({exit})")).unwrap_or_default();
         format!("Pod {} has failed{exit}, and stays: {}", pod.name, facts.kubectl(&format!("logs {}", pod.name)))
@@ -82,7 +81,7 @@ pub(super) fn budget(facts: &Facts) -> Vec<Finding> {
     let what = format!("No restart is left: {}. {more} fails the JobSet.", restarts.spent());
     let advice = format!(
         "See the causes in `{}`. To allow N more restarts, run `{}`.",
-        facts.kubectl(&format!("jobset restarts {}", facts.jobset.name_any())),
+        facts.restarts_command(),
         facts.kubectl(&format!(
             "annotate jobset {} {}=N --overwrite",
             facts.jobset.name_any(),

@@ -3,7 +3,6 @@
 //! [`Mirror`] is told each [`WatchEvent`] and has the current objects of each JobSet. It keeps the fields that reports read
 //! ([`trim`]), so that thousands of Pods take some megabytes.
 
-mod shelf;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -24,13 +23,9 @@ use crate::error::Error;
 /// Kinds of objects that are watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ObjectKind {
-    /// JobSets.
     JobSet,
-    /// Jobs of JobSets.
     Job,
-    /// Pods of JobSets.
     Pod,
-    /// Events about JobSets.
     Event,
 }
 
@@ -49,13 +44,9 @@ impl ObjectKind {
 /// What a watch observes.
 #[derive(Debug)]
 pub enum WatchEvent {
-    /// A JobSet.
     JobSet(watcher::Event<JobSet>),
-    /// A Job of a JobSet.
     Job(watcher::Event<PartialJob>),
-    /// A Pod of a JobSet.
     Pod(watcher::Event<PartialPod>),
-    /// An Event about a JobSet.
     Event(watcher::Event<Event>),
     /// A watch has failed, at this time. It is retried.
     Failed(ObjectKind, Error, Instant),

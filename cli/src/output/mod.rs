@@ -47,9 +47,6 @@ pub trait Report: Serialize {
 }
 
 /// The report in the given format.
-///
-/// # Errors
-/// If the report cannot be serialized.
 pub fn rendered(report: &impl Report, output: OutputFormat, view: &View) -> Result<String, Error> {
     match output {
         OutputFormat::Table => Ok(report.text(view)),

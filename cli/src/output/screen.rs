@@ -35,9 +35,6 @@ impl Screen {
     }
 
     /// Shows a text. It replaces the last one on a terminal, and follows it elsewhere.
-    ///
-    /// # Errors
-    /// As [`Self::print`].
     pub fn redraw(self, text: &str, is_first: bool) -> Result<(), Error> {
         if !self.is_terminal {
             let separator = if is_first { "" } else { "\n" };

@@ -4,13 +4,9 @@ use anstyle::{AnsiColor, Style};
 
 /// Ready, running or succeeded.
 pub const GOOD: Style = AnsiColor::Green.on_default();
-/// Failed.
 pub const BAD: Style = AnsiColor::Red.on_default().bold();
-/// In progress.
 pub const WAIT: Style = AnsiColor::Yellow.on_default();
-/// Titles.
 pub const HEAD: Style = Style::new().bold();
-/// Less important text.
 pub const DIM: Style = Style::new().dimmed();
 
 /// The text in one line, with single blanks between words, and safe to print as [`printable`].

@@ -10,7 +10,6 @@ const REPORTER: &str = "jobset-controller";
 /// The step of a restart that an Event reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RestartStep {
-    /// The restart starts.
     Began,
     /// In-place restart: the barrier is lifted.
     Lifted,
@@ -25,9 +24,7 @@ pub struct RestartEvent {
     pub(super) at: Timestamp,
     /// `status.groupRestarts` at the Event, which is the number of the restart.
     pub(super) number: Option<i32>,
-    /// `status.restartsCountTowardsMax` at the Event.
     pub(super) counted: Option<i32>,
-    /// `status.syncedEpoch` at the Event.
     pub(super) synced: Option<i32>,
     /// Time of the first failure.
     pub(super) failed_at: Option<Timestamp>,

@@ -52,11 +52,9 @@ pub struct FinalFailure {
     pub reason: String,
     /// Its message, which names the worker and how it ended.
     pub message: String,
-    /// When the JobSet failed.
     pub at: Timestamp,
 }
 
-/// How a group restarts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum RestartManner {
     /// Pods restart in place.
@@ -83,7 +81,6 @@ pub struct GroupRestart {
     /// The first failure, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<Timestamp>,
-    /// When it started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub began: Option<Timestamp>,
     /// A restart that began in place: since when it goes on by recreation.
@@ -113,11 +110,8 @@ pub struct GroupRestart {
 pub struct RestartPhase {
     /// detect, register, lift or recreate.
     pub name: &'static str,
-    /// When it started.
     pub from: Timestamp,
-    /// When it ended.
     pub to: Timestamp,
-    /// Its duration.
     pub seconds: f64,
 }
 

@@ -31,15 +31,12 @@ pub struct JobSetSummary {
     pub state: JobSetState,
     /// Jobs that are ready or have succeeded.
     pub jobs_ready: i64,
-    /// Expected Jobs.
     pub jobs: i64,
     pub restarts: RestartCount,
     pub strategy: RestartStrategy,
     /// The epoch whose workers may run.
     pub synced_epoch: i32,
-    /// Expected Pods.
     pub pods: i64,
-    /// When it was created.
     pub created: Option<Time>,
 }
 

@@ -28,14 +28,11 @@ pub struct PodNode {
     pub index: Option<i32>,
     /// The column STATUS of `kubectl get pods`.
     pub state: String,
-    /// Whether it is ready.
     pub ready: bool,
     /// Whether it has succeeded or failed.
     pub ended: bool,
-    /// Whether it has failed.
     #[serde(skip)]
     pub failed: bool,
-    /// Whether it is being deleted.
     #[serde(skip)]
     pub deleted: bool,
     /// Its ready containers, and all its containers.
@@ -53,7 +50,6 @@ pub struct PodNode {
     /// How a container, or the worker of a supervising agent, ended last, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_exit: Option<String>,
-    /// When it was created.
     pub created: Option<Time>,
 }
 

@@ -1,6 +1,7 @@
 //! Makes the tree of a JobSet from its objects.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use jobset_api::{JobSet, JobSetStatus, ReplicatedJob, RestartBudget, RestartStrategy, Scope, labels};
 use jobset_objects::{PartialJob, PartialPod};
@@ -38,7 +39,6 @@ pub struct JobSetTree {
     pub barrier: Option<Barrier>,
     /// Jobs that are ready or have succeeded.
     pub jobs_ready: i64,
-    /// Expected Jobs.
     pub jobs: i64,
     /// Until when it waits before it restarts, because it keeps failing.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,7 +47,6 @@ pub struct JobSetTree {
     /// controller does not enforce deadlines (feature gate JobSetActiveDeadlineSeconds).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Time>,
-    /// When it was created.
     pub created: Option<Time>,
     pub conditions: Vec<Condition>,
     /// Its replicatedJobs, in the order of the specification.
@@ -101,18 +100,14 @@ impl RestartCount {
     }
 }
 
-/// A replicatedJob.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplicatedJobNode {
     pub name: String,
-    /// Expected Jobs.
     pub replicas: i32,
     /// Jobs that are ready, by the JobSet's status.
     pub ready: i32,
-    /// Jobs that have succeeded.
     pub succeeded: i32,
-    /// Jobs that have failed.
     pub failed: i32,
     /// Recreations of its Jobs without the rest of the JobSet.
     pub restarts: i32,
@@ -133,18 +128,21 @@ pub struct JobNode {
     pub remaining_pods: i32,
     /// Pods that are ready, by the Job's status.
     pub ready: i32,
-    /// Pods that have succeeded.
     pub succeeded: i32,
     /// Recreations: with the whole JobSet, with its replicatedJob, or alone.
     pub recreations: i32,
-    /// When it was created.
     pub created: Option<Time>,
     /// Its Pods, by completion index.
     pub pods: Vec<PodNode>,
 }
 
 /// The tree of a JobSet. Workers that wait contradict a status by which all Jobs are ready.
-pub fn report(jobset: &JobSet, jobs: &[PartialJob], pods: &[PartialPod], leader: Option<Leader>) -> JobSetTree {
+pub fn report(
+    jobset: &JobSet,
+    jobs: &[Arc<PartialJob>],
+    pods: &[Arc<PartialPod>],
+    leader: Option<Leader>,
+) -> JobSetTree {
     let none = JobSetStatus::default();
     let status = jobset.status.as_ref().unwrap_or(&none);
     let epochs = Epochs::of(jobset);
@@ -209,7 +207,7 @@ fn reported(groups: &[ReplicatedJobNode]) -> usize {
 }
 
 /// The Pods of this JobSet by the Job that owns them. Pods of an earlier JobSet of the same name are left out.
-fn pods_by_job(jobset: &JobSet, pods: &[PartialPod], epochs: Option<Epochs>) -> HashMap<String, Vec<PodNode>> {
+fn pods_by_job(jobset: &JobSet, pods: &[Arc<PartialPod>], epochs: Option<Epochs>) -> HashMap<String, Vec<PodNode>> {
     let uid = jobset.uid();
     let mut nodes: HashMap<String, Vec<PodNode>> = HashMap::new();
     for pod in pods {
@@ -229,7 +227,7 @@ fn pods_by_job(jobset: &JobSet, pods: &[PartialPod], epochs: Option<Epochs>) -> 
 fn group(
     group: &ReplicatedJob,
     status: &JobSetStatus,
-    jobs: &[PartialJob],
+    jobs: &[Arc<PartialJob>],
     pods: &mut HashMap<String, Vec<PodNode>>,
 ) -> ReplicatedJobNode {
     let counts = status.replicated_job(&group.name).cloned().unwrap_or_default();

@@ -6,7 +6,6 @@ use serde::Serialize;
 /// The state of a JobSet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum JobSetState {
-    /// It has succeeded.
     Completed,
     /// It has failed for good.
     Failed,
@@ -18,7 +17,6 @@ pub enum JobSetState {
     Suspended,
     /// The controller does not reconcile it, because its specification is not valid.
     Invalid,
-    /// The group restarts.
     Restarting,
     /// No replicatedJob has replicas.
     NoJobs,

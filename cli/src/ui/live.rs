@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 use super::view::{Board, Boards, Revision};
 use crate::cluster::{Cluster, Feed, FeedScope};
 use crate::error::Error;
-use crate::explain::{Explanation, FactNeeds, Facts, explain};
+use crate::explain::{FactNeeds, Facts, explain};
 use crate::mirror::{JobSetKey, Mirror, ObjectKind, WatchEvent};
 use crate::status::{Epochs, PodNode};
 
@@ -41,9 +41,7 @@ struct State {
 /// A page that a browser shows.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Page {
-    /// The list of JobSets.
     List,
-    /// A JobSet.
     JobSet(JobSetKey),
 }
 
@@ -127,25 +125,23 @@ impl Live {
 
     /// What an explanation of a JobSet has to know beside its objects; none if it does not exist.
     pub fn needs(&self, key: &JobSetKey) -> Option<FactNeeds> {
-        self.state().mirror.with_facts(key, Facts::default(), Facts::needs)
+        Some(self.state().mirror.jobset(key)?.facts(Facts::default()).needs())
     }
 
     /// Explains a JobSet, with the facts around it.
     pub fn explain(&self, key: &JobSetKey, around: Facts) {
         let mut state = self.state();
-        let State { mirror, boards, .. } = &mut *state;
-        let explanation: Option<Explanation> = mirror.with_facts(key, around, explain);
-        if explanation.is_some_and(|explanation| boards.explain(key, explanation)) {
-            self.revision.send_replace(boards.revision());
+        let explanation = state.mirror.jobset(key).map(|observed| explain(&observed.facts(around)));
+        if explanation.is_some_and(|explanation| state.boards.explain(key, explanation)) {
+            self.revision.send_replace(state.boards.revision());
         }
     }
 
     /// The report of `status` on one Pod, as JSON; none if it does not exist.
     pub fn pod(&self, key: &JobSetKey, name: &str) -> Option<String> {
         let state = self.state();
-        let observed = state.mirror.jobset(key)?;
-        let epochs = observed.jobset().and_then(Epochs::of);
-        serde_json::to_string(&PodNode::of(observed.pod(name)?, epochs)).ok()
+        let epochs = Epochs::of(&state.mirror.jobset(key)?.jobset);
+        serde_json::to_string(&PodNode::of(state.mirror.pod(key, name)?, epochs)).ok()
     }
 }
 

@@ -16,7 +16,6 @@ const ASSUMED_IMAGE: &str = "assumed.invalid/jobset-agent";
 pub struct AdmissionSettings {
     /// How agents are injected. Without an image, one is assumed.
     pub injection: injection::Settings,
-    /// Feature gates.
     pub gates: Gates,
 }
 
@@ -47,7 +46,6 @@ pub struct Verdict {
     /// Warnings about an object that passes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// Assumptions of the check.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }

@@ -134,7 +134,7 @@ mod tests {
     use crate::args::ColorMode;
 
     #[tokio::test]
-    async fn time_limit_holds_for_an_api_server_that_does_not_answer() {
+    async fn time_limit_holds_while_api_server_does_not_answer() {
         // The system accepts connections for a listener, which reads none of their requests.
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
         let cluster = Cluster::at(silent.local_addr().unwrap(), "ml");

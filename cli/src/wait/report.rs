@@ -11,17 +11,13 @@ use crate::status::{Barrier, JobSetState, JobSetTree, Workers};
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitReport {
-    /// Name of the JobSet.
     pub name: String,
     pub namespace: String,
     /// What the user waited for.
     #[serde(rename = "for")]
     pub goal: Goal,
-    /// How it ended.
     pub outcome: WaitOutcome,
-    /// Why it ended so.
     pub message: String,
-    /// How long it took.
     pub seconds: f64,
     /// The last observed state; none if the JobSet was deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -39,11 +35,8 @@ pub struct WaitReport {
 /// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum WaitOutcome {
-    /// The JobSet got there.
     Reached,
-    /// It cannot get there.
     Unreachable,
-    /// It did not get there in time.
     TimedOut,
 }
 

@@ -55,8 +55,8 @@ impl Watched {
 
     /// The JobSet that existed at first, if it still exists or has finished.
     pub(super) fn tree(&self) -> Option<JobSetTree> {
-        let observed = self.mirror.jobset(&self.key).filter(|observed| observed.uid() == self.uid.as_deref());
-        observed.and_then(|observed| observed.tree(None)).or_else(|| self.ended.clone())
+        let observed = self.mirror.jobset(&self.key).filter(|observed| observed.jobset.metadata.uid == self.uid);
+        observed.map(|observed| observed.tree()).or_else(|| self.ended.clone())
     }
 }
 
@@ -92,7 +92,7 @@ mod tests {
     #[case::replaced(vec![Event::Delete(jobset("u1", true)), Event::Apply(jobset("u2", false))], true)]
     #[case::deleted_before_its_end(vec![Event::Delete(jobset("u1", false))], false)]
     #[case::end_of_successor(vec![Event::Delete(jobset("u1", false)), Event::Delete(jobset("u2", true))], false)]
-    fn jobset_that_has_completed_and_is_deleted_in_one_burst_has_completed(
+    fn jobset_completed_and_deleted_at_once_counts_as_completed(
         #[case] burst: Vec<Event<JobSet>>,
         #[case] has_completed: bool,
     ) {

@@ -5,13 +5,11 @@ use std::time::{Duration, Instant};
 use jobset_api::JobSet;
 
 use crate::Engine;
-#[cfg(test)]
-use crate::EngineMutation;
 use jobset_store::{Change, Key, Versions};
 
 use crate::Urgency;
 use crate::progress::{Decision, Progress, UnderWay, Unsent};
-use crate::queue::{LONGEST_AFTER_REFUSAL, LONGEST_AFTER_TRANSIENT};
+use crate::queue::{LONGEST_AFTER_REFUSAL, LONGEST_AFTER_TRANSIENT, TurnEnd};
 use crate::slow::{Part, RequestId};
 use crate::work::{Confirmed, Effects, Failure, Now, Outcome, RequestError, Stored};
 
@@ -22,13 +20,8 @@ const CATCH_UP: Duration = Duration::from_secs(5);
 impl Engine {
     /// Each request of a work is answered or slow. The work gives its place back.
     pub fn finish(&mut self, key: &Key, number: u64, outcome: Outcome, now: Now) -> Effects {
-        #[cfg(test)]
-        let keeps_place = self.broken == Some(EngineMutation::SlowKeepsPlace) && !outcome.unanswered.is_empty();
-        #[cfg(not(test))]
-        let keeps_place = false;
-        if !keeps_place {
-            self.places.give_back(number);
-        }
+        self.note_written(&outcome, now);
+        self.places.give_back(number);
         for part in &outcome.unanswered {
             self.places.slow.add(RequestId { work: number, part: part.clone() }, key);
         }
@@ -44,29 +37,25 @@ impl Engine {
 
     /// A slow request is answered, or was cut short.
     pub fn answer(&mut self, key: &Key, id: &RequestId, outcome: Outcome, now: Now) -> Effects {
-        #[cfg(test)]
-        if self.broken == Some(EngineMutation::SlowKeepsPlace) {
-            self.places.give_back(id.work);
-        }
+        self.note_written(&outcome, now);
         self.places.slow.remove(id);
         let Some(progress) = self.progress_of(key) else { return Effects::default() };
         let is_awaited = progress.under_way_of(id.work).is_some_and(|under_way| under_way.awaited.remove(&id.part));
         if !is_awaited && !progress.went_on_without(id) {
             return Effects::default();
         }
-        #[cfg(test)]
-        let is_known = self.broken != Some(EngineMutation::HangsForgotten);
-        #[cfg(not(test))]
-        let is_known = true;
-        self.take_in(key, id.work, outcome, is_known, now)
+        self.take_in(key, id.work, outcome, true, now)
+    }
+
+    /// Agents wait for a status that was written.
+    fn note_written(&mut self, outcome: &Outcome, now: Now) {
+        if let Some(stored) = &outcome.stored {
+            self.note_stored(stored, now.instant);
+        }
     }
 
     /// Takes answers in. The turn of the JobSet ends with the last answer that it waits for.
     fn take_in(&mut self, key: &Key, number: u64, outcome: Outcome, is_late: bool, now: Now) -> Effects {
-        #[cfg(test)]
-        let keeps_lost_answer = self.broken == Some(EngineMutation::LostAnswerKept);
-        #[cfg(not(test))]
-        let keeps_lost_answer = false;
         let Some(jobset) = self.store.jobset(key).cloned() else { return Effects::default() };
         let Some(progress) = self.progress.get_mut(key) else { return Effects::default() };
         // While the JobSet has an internal error, its report is the only work.
@@ -76,7 +65,7 @@ impl Engine {
         if !self.store.has_observed(outcome.written) {
             progress.await_writes(outcome.written, now.instant + CATCH_UP);
         }
-        if matches!(outcome.status, Some(Ok(true))) && !keeps_lost_answer {
+        if matches!(outcome.status, Some(Ok(true))) {
             progress.unconfirmed = None;
         }
         let confirmed = progress.record(number, outcome, is_late, &jobset, now.instant);
@@ -97,30 +86,28 @@ impl Engine {
     /// The turn of a JobSet ends.
     fn end_turn(&mut self, key: &Key, under_way: &UnderWay, now: Instant) {
         let failure = under_way.failure;
-        let Some(progress) = self.progress.get_mut(key) else { return };
+        let Some(progress) = self.progress.get(key) else { return };
         // After a transient failure nobody knows that nothing is refused, nor before the whole plan was tried.
-        let tried = under_way.settled && under_way.unsent.is_none() && progress.rest.is_none();
+        let has_rest = progress.rest.is_some();
+        let tried = under_way.settled && under_way.unsent.is_none() && !has_rest;
         self.note_refused(key, tried && failure != Some(Failure::Transient), now);
-        let Some(progress) = self.progress.get_mut(key) else { return };
-        let (turn, queue) = (&mut progress.turn, &mut self.queue);
         match under_way.unsent {
             None => {}
-            Some(Unsent::NoPlace) => queue.keep_actions(key, turn, now),
+            Some(Unsent::NoPlace) => self.queue.keep_actions(key, now),
             // They are planned again, but those of the kinds that are slow.
-            Some(Unsent::Slow) => queue.mark(key, turn, under_way.urgency, now),
+            Some(Unsent::Slow) => self.queue.mark(key, under_way.urgency, now),
         }
         // What was observed while the slices of a plan were sent has not been planned for.
-        if progress.rest.is_some() || under_way.is_slice {
-            queue.mark(key, turn, Urgency::Bulk, now);
+        if has_rest || under_way.is_slice {
+            self.queue.mark(key, Urgency::Bulk, now);
         }
-        match failure {
-            Some(Failure::Transient) => queue.failed(key, turn, now, LONGEST_AFTER_TRANSIENT),
-            _ if under_way.status_failure == Some(Failure::Refused) => {
-                queue.failed(key, turn, now, LONGEST_AFTER_REFUSAL);
-            }
-            Some(Failure::Outdated) => queue.outdated(key, turn, now),
-            _ => queue.succeeded(key, turn, under_way.due, now),
-        }
+        let end = match failure {
+            Some(Failure::Transient) => TurnEnd::Failed(LONGEST_AFTER_TRANSIENT),
+            _ if under_way.status_failure == Some(Failure::Refused) => TurnEnd::Failed(LONGEST_AFTER_REFUSAL),
+            Some(Failure::Outdated) => TurnEnd::Outdated,
+            _ => TurnEnd::Succeeded(under_way.due),
+        };
+        self.queue.end(key, end, now);
     }
 
     /// Tells the rules which requests are refused, if that is known.

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn jobset_has_events_of_a_hundred_restarts_at_once_and_more_by_and_by() {
+    fn jobset_has_burst_of_hundred_events_then_refill() {
         let (mut log, now) = (EventLog::default(), Instant::now());
         let mut sent = |now: Instant, from: u32, number: u32| {
             let texts = (from..from + number).map(|it| format!("restart {it}"));
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn note_that_holds_beyond_the_budget_is_dropped_once_and_an_event_later() {
+    fn note_beyond_budget_is_dropped_once_and_sent_later() {
         let (mut log, now) = (EventLog::default(), Instant::now());
         for restart in 0..BURST {
             events_at(&mut log, now, &[(DECIDES, &restart.to_string())], &[]);

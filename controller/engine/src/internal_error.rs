@@ -102,8 +102,8 @@ impl Engine {
         if self.store.entry(key).is_none() {
             return;
         }
+        self.queue.forget(key);
         let progress = self.progress.entry(key.clone()).or_default();
-        self.queue.forget(key, &mut progress.turn);
         let before = std::mem::take(progress).internal_error;
         let generation = self.store.jobset(key).and_then(|jobset| jobset.metadata.generation);
         // A panic while the entry is rebuilt would follow again at once.
@@ -139,22 +139,12 @@ impl Engine {
         let base = jobset.metadata.resource_version.clone();
         let decision = Some(Decision { base, status: status.clone(), notes, facts: Vec::new() });
         self.number += 1;
-        let number = self.number;
         let due = Some((now.instant + PAUSE, Urgency::Urgent));
-        let (key, urgency) = (key.clone(), Urgency::Urgent);
-        let under_way = UnderWay::new(number, decision, &[], urgency, now.instant);
-        progress.under_way = Some(UnderWay { settled: !changed, due, ..under_way });
+        let under_way = UnderWay::new(self.number, decision, &[], Urgency::Urgent, now.instant);
         let status = changed.then(|| dialect::encode(status, false));
-        Some(Work {
-            key,
-            number,
-            jobset,
-            actions: Vec::new(),
-            status,
-            status_urgency: urgency,
-            urgency,
-            confirmed: None,
-        })
+        let work = Work { status, ..Work::new(key, &under_way, jobset, Vec::new()) };
+        progress.under_way = Some(UnderWay { settled: !changed, due, ..under_way });
+        Some(work)
     }
 }
 

@@ -6,40 +6,30 @@
 mod answers;
 mod desk;
 mod event_log;
-#[cfg(debug_assertions)]
-mod failpoint;
-#[cfg(test)]
-mod fault_tests;
 mod internal_error;
 mod places;
-#[cfg(test)]
-mod places_tests;
 mod progress;
 #[cfg(test)]
 mod proof;
 mod queue;
 mod refusals;
 mod schedule;
-#[cfg(test)]
-mod schedule_tests;
 mod slow;
-#[cfg(test)]
-mod slow_cluster;
 mod snapshot;
-#[cfg(test)]
-mod stored_tests;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod work;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Instant;
 
-use jobset_api::JobSet;
 use jobset_rules::Settings;
-use jobset_store::{Change, Key, MemoryLimits, Store, WatchEvent};
+use jobset_store::{Change, Changes, Key, Kind, MemoryLimits, Store, WatchEvent};
 
-pub use desk::{Desk, DeskOutput, READ_PAUSE, ReadOutcome, RelayId, RelayMessage};
+#[cfg(test)]
+use desk::{Desk, DeskOutput};
+pub use desk::{ReadOutcome, RelayId, RelayMessage};
 pub use internal_error::catches_panics;
 use internal_error::caught;
 pub use places::PLACES;
@@ -49,10 +39,10 @@ use queue::Queue;
 pub use queue::Urgency;
 pub use refusals::Request;
 pub use schedule::SLICE;
-#[cfg(test)]
-use schedule::{EngineMutation, PlanHook};
 pub use slow::{Part, RequestId, SLOW, SLOW_REQUESTS};
-pub use snapshot::{GroupSnapshot, uses_relay};
+pub use snapshot::GroupSnapshot;
+use stream::Stream;
+pub use stream::{StreamCounts, StreamEvent, StreamWork};
 pub use work::{Confirmed, Effects, EventWrite, Failure, Now, Outcome, RequestError, Stored, Work};
 
 /// All that the controller knows and remembers.
@@ -64,17 +54,10 @@ pub struct Engine {
     progress: BTreeMap<Key, Progress>,
     queue: Queue,
     places: Places,
+    stream: Stream,
     /// Number of the last work.
     number: u64,
     internal_errors: u64,
-    #[cfg(test)]
-    hook: Option<PlanHook>,
-    /// Called after each event.
-    #[cfg(test)]
-    event_hook: Option<fn(&Store)>,
-    /// What is done wrong, for the proofs to notice.
-    #[cfg(test)]
-    broken: Option<EngineMutation>,
 }
 
 impl Engine {
@@ -87,13 +70,29 @@ impl Engine {
 
     /// Takes an event in. Returns the JobSets that are gone.
     pub fn apply(&mut self, event: WatchEvent, now: Instant) -> Vec<Key> {
+        let jobset = match &event {
+            WatchEvent::Put { object, view, .. } if view.kind() == Kind::JobSet => Some(object.clone()),
+            _ => None,
+        };
+        let gone = self.apply_by(event, now, Store::apply);
+        for key in &gone {
+            self.stream.forget(key);
+        }
+        if let Some(jobset) = jobset.and_then(|key| self.store.jobset(&key).cloned()) {
+            self.note_stored(&jobset, now);
+        }
+        gone
+    }
+
+    /// The same for the store and the queue. `apply` changes the store; if it panics, that costs the JobSet its entry.
+    fn apply_by(
+        &mut self,
+        event: WatchEvent,
+        now: Instant,
+        apply: impl FnOnce(&mut Store, WatchEvent) -> Changes,
+    ) -> Vec<Key> {
         let concerned = self.store.concerned(&event);
-        let changes = match caught(|| {
-            let changes = self.store.apply(event);
-            #[cfg(test)]
-            self.event_hook.iter().for_each(|hook| hook(&self.store));
-            changes
-        }) {
+        let changes = match caught(|| apply(&mut self.store, event)) {
             Ok(changes) => changes,
             Err(panic) => {
                 self.after_panic(concerned.as_ref(), panic, now);
@@ -134,23 +133,14 @@ impl Engine {
         &self.store
     }
 
-    /// Whether all kinds were listed. Until then, what is missing here may exist.
-    pub fn is_complete(&self) -> bool {
-        self.store.is_complete()
-    }
-
-    /// The JobSet of this name.
-    pub fn jobset(&self, key: &Key) -> Option<&Arc<JobSet>> {
-        self.store.jobset(key)
-    }
-
     /// Number of panics that were caught.
     pub fn internal_errors(&self) -> u64 {
         self.internal_errors
     }
 
     fn mark(&mut self, key: &Key, urgency: Urgency, now: Instant) {
-        self.queue.mark(key, &mut self.progress.entry(key.clone()).or_default().turn, urgency, now);
+        self.progress.entry(key.clone()).or_default();
+        self.queue.mark(key, urgency, now);
     }
 
     /// How soon a change must be planned for. One of many children can wait, as all of them may be changing, and so can those that a
@@ -167,9 +157,8 @@ impl Engine {
 
     /// A JobSet is gone, with all that is remembered of the work on it.
     fn forget(&mut self, key: &Key) {
-        if let Some(mut progress) = self.progress.remove(key) {
-            self.queue.forget(key, &mut progress.turn);
-        }
+        self.progress.remove(key);
+        self.queue.forget(key);
         self.places.slow.forget(key);
     }
 

@@ -23,7 +23,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::Urgency;
 use crate::event_log::EventLog;
 use crate::internal_error::InternalError;
-use crate::queue::Turn;
+use crate::queue::Due;
 use crate::refusals::{Refusals, Request};
 use crate::slow::Part;
 use crate::work::{Confirmed, Failure, Stored};
@@ -31,7 +31,6 @@ use crate::work::{Confirmed, Failure, Stored};
 /// What the engine remembers of its own work on one JobSet. Dropped with the JobSet.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
-    pub turn: Turn,
     /// What the last work wrote, and until when the next plan waits to observe it. A plan that has not observed the write
     /// before it would repeat that write.
     pub unobserved_writes: Option<(Versions, Instant)>,
@@ -69,7 +68,7 @@ pub(super) struct UnderWay {
     pub decision: Option<Decision>,
     /// Whether all of the plan that does not wait for the status is in this work.
     pub settled: bool,
-    pub due: Option<(Instant, Urgency)>,
+    pub due: Option<Due>,
     /// Why the plan has actions that are not sent, if it has.
     pub unsent: Option<Unsent>,
     /// The parts without an answer that the JobSet waits for, slow or not. What is planned in ignorance of them could undo them.
@@ -152,7 +151,7 @@ pub(super) struct Rest {
     /// The JobSet of the plan, from which its objects are built.
     pub jobset: Arc<JobSet>,
     pub actions: std::vec::IntoIter<Action>,
-    pub due: Option<(Instant, Urgency)>,
+    pub due: Option<Due>,
     pub settled: bool,
 }
 

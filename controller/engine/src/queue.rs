@@ -2,7 +2,7 @@
 
 mod waiting;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use jobset_store::Key;
@@ -35,9 +35,25 @@ pub(super) enum List {
     Urgent,
 }
 
-/// The place of one JobSet in the queue. Part of its entry in the engine.
+/// When a JobSet is marked without an event, and how.
+pub(super) type Due = (Instant, Urgency);
+
+/// How the turn of a JobSet ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum TurnEnd {
+    /// The reconciliation succeeded. The JobSet is due when it is marked, or at this time.
+    Succeeded(Option<Due>),
+    /// Nothing was reconciled. The JobSet is due when it is marked, or at this time, or when it was due before.
+    Requeued(Due),
+    /// The reconciliation used an outdated state. The JobSet is due when the newer state marks it, or after a back-off.
+    Outdated,
+    /// The reconciliation failed. The JobSet is due after a back-off that doubles with each failure, up to this, and not before.
+    Failed(Duration),
+}
+
+/// The place of one JobSet in the queue.
 #[derive(Debug, Default)]
-pub(super) struct Turn {
+struct Turn {
     /// Whether something has changed since the last reconciliation began.
     marked: Option<Urgency>,
     /// Whether the last reconciliation found no place for its urgent actions.
@@ -51,13 +67,30 @@ pub(super) struct Turn {
     /// Whether marks wait until the back-off is over.
     held: bool,
     failures: u32,
-    /// When the JobSet is marked without an event.
-    due: Option<(Instant, Urgency)>,
+    due: Option<Due>,
+}
+
+/// The order in which the lists have their turn.
+#[derive(Debug)]
+pub(super) struct Order(pub(super) [List; 3]);
+
+impl Default for Order {
+    fn default() -> Self {
+        Self([List::Actions, List::Urgent, List::Bulk])
+    }
 }
 
 /// JobSets that wait for their reconciliation.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
+    pub(super) order: Order,
+    turns: HashMap<Key, Turn>,
+    lists: Lists,
+}
+
+/// The lists in which JobSets wait.
+#[derive(Debug, Default)]
+struct Lists {
     urgent: Waiting,
     actions: Waiting,
     bulk: Waiting,
@@ -67,88 +100,90 @@ pub(super) struct Queue {
 
 impl Queue {
     /// Something has changed. A JobSet whose reconciliation is under way is due again when that ends.
-    pub(super) fn mark(&mut self, key: &Key, turn: &mut Turn, urgency: Urgency, now: Instant) {
+    pub(super) fn mark(&mut self, key: &Key, urgency: Urgency, now: Instant) {
+        let turn = self.turns.entry(key.clone()).or_default();
         turn.marked = turn.marked.max(Some(urgency)).max(turn.deferred);
-        self.enter(key, turn, now);
+        self.lists.enter(key, turn, now);
     }
 
-    /// The next JobSet of this list in a namespace that may have a turn. The caller begins its turn.
+    /// Begins the turn of the next JobSet of this list in a namespace that may have one.
     pub(super) fn pop(&mut self, list: List, may: impl Fn(&str) -> bool) -> Option<Key> {
-        self.list(list).pop(may)
+        let key = self.lists.list(list).pop(may)?;
+        if let Some(turn) = self.turns.get_mut(&key) {
+            turn.begin();
+        }
+        Some(key)
     }
 
-    /// The next JobSet whose time has come. The caller calls [`Queue::expire`].
-    pub(super) fn expired(&mut self, now: Instant) -> Option<Key> {
-        let is_due = self.by_time.first().is_some_and(|(due, _)| *due <= now);
-        if is_due { self.by_time.pop_first().map(|(_, key)| key) } else { None }
-    }
-
-    /// The time of this JobSet has come: a back-off is over, or a decision is due.
-    pub(super) fn expire(&mut self, key: &Key, turn: &mut Turn, now: Instant) {
-        turn.held = false;
-        if let Some((_, urgency)) = turn.due.take() {
-            self.mark(key, turn, urgency, now);
+    /// Marks the JobSets whose time has come: a back-off is over, or a decision is due.
+    pub(super) fn expire(&mut self, now: Instant) {
+        while self.next_due().is_some_and(|due| due <= now)
+            && let Some((_, key)) = self.lists.by_time.pop_first()
+        {
+            let Some(turn) = self.turns.get_mut(&key) else { continue };
+            turn.held = false;
+            if let Some((_, urgency)) = turn.due.take() {
+                self.mark(&key, urgency, now);
+            }
         }
     }
 
-    /// When the time of the next JobSet comes.
+    /// The earliest instant at which a delayed JobSet is due.
     pub(super) fn next_due(&self) -> Option<Instant> {
-        self.by_time.first().map(|(due, _)| *due)
+        self.lists.by_time.first().map(|(due, _)| *due)
     }
 
     /// Number of JobSets that wait for their turn.
     pub(super) fn depth(&self) -> usize {
-        self.urgent.len() + self.actions.len() + self.bulk.len()
+        self.lists.urgent.len() + self.lists.actions.len() + self.lists.bulk.len()
     }
 
     /// Since when the JobSet waits that has waited longest with urgent work.
     pub(super) fn oldest_urgent(&self) -> Option<Instant> {
-        [self.urgent.oldest(), self.actions.oldest()].into_iter().flatten().min()
+        [self.lists.urgent.oldest(), self.lists.actions.oldest()].into_iter().flatten().min()
     }
 
     /// The reconciliation found no place for its urgent actions. The JobSet waits for one.
-    pub(super) fn keep_actions(&mut self, key: &Key, turn: &mut Turn, now: Instant) {
-        turn.has_actions = true;
-        self.enter(key, turn, now);
+    pub(super) fn keep_actions(&mut self, key: &Key, now: Instant) {
+        if let Some(turn) = self.turns.get_mut(key) {
+            turn.has_actions = true;
+            self.lists.enter(key, turn, now);
+        }
     }
 
-    /// The reconciliation succeeded. The JobSet is due when it is marked, or at this time.
-    pub(super) fn succeeded(&mut self, key: &Key, turn: &mut Turn, due: Option<(Instant, Urgency)>, now: Instant) {
-        turn.failures = 0;
-        self.schedule(key, turn, due);
-        self.end(key, turn, now);
-    }
-
-    /// Nothing was reconciled. The JobSet is due when it is marked, or at this time, or when it was due before.
-    pub(super) fn requeue(&mut self, key: &Key, turn: &mut Turn, due: (Instant, Urgency), now: Instant) {
-        let before = turn.due.filter(|(before, _)| *before < due.0);
-        turn.deferred = Some(due.1);
-        self.schedule(key, turn, Some(before.unwrap_or(due)));
-        self.end(key, turn, now);
-    }
-
-    /// The reconciliation used an outdated state. The JobSet is due when the newer state marks it, or after a back-off.
-    pub(super) fn outdated(&mut self, key: &Key, turn: &mut Turn, now: Instant) {
-        let due = now + backoff(turn, LONGEST_AFTER_TRANSIENT);
-        self.schedule(key, turn, Some((due, Urgency::Urgent)));
-        self.end(key, turn, now);
-    }
-
-    /// The reconciliation failed. The JobSet is due after a back-off that doubles with each failure, and not before.
-    pub(super) fn failed(&mut self, key: &Key, turn: &mut Turn, now: Instant, longest: Duration) {
-        turn.held = true;
-        let due = now + backoff(turn, longest);
-        self.schedule(key, turn, Some((due, Urgency::Urgent)));
-        self.end(key, turn, now);
+    /// The turn of the JobSet ends.
+    pub(super) fn end(&mut self, key: &Key, end: TurnEnd, now: Instant) {
+        let Some(turn) = self.turns.get_mut(key) else { return };
+        let due = match end {
+            TurnEnd::Succeeded(due) => {
+                turn.failures = 0;
+                due
+            }
+            TurnEnd::Requeued(due) => {
+                turn.deferred = Some(due.1);
+                Some(turn.due.filter(|(before, _)| *before < due.0).unwrap_or(due))
+            }
+            TurnEnd::Outdated => Some((now + turn.backoff(LONGEST_AFTER_TRANSIENT), Urgency::Urgent)),
+            TurnEnd::Failed(longest) => {
+                turn.held = true;
+                Some((now + turn.backoff(longest), Urgency::Urgent))
+            }
+        };
+        turn.active = false;
+        self.lists.schedule(key, turn, due);
+        self.lists.enter(key, turn, now);
     }
 
     /// The JobSet is gone.
-    pub(super) fn forget(&mut self, key: &Key, turn: &mut Turn) {
-        self.schedule(key, turn, None);
-        self.leave(key, turn);
-        *turn = Turn::default();
+    pub(super) fn forget(&mut self, key: &Key) {
+        if let Some(mut turn) = self.turns.remove(key) {
+            self.lists.schedule(key, &mut turn, None);
+            self.lists.leave(key, &mut turn);
+        }
     }
+}
 
+impl Lists {
     fn enter(&mut self, key: &Key, turn: &mut Turn, now: Instant) {
         let waits = turn.waits.map(|(list, _)| list);
         let list = turn.list().filter(|list| Some(*list) > waits);
@@ -166,18 +201,11 @@ impl Queue {
         }
     }
 
-    fn end(&mut self, key: &Key, turn: &mut Turn, now: Instant) {
-        turn.active = false;
-        self.enter(key, turn, now);
-    }
-
-    fn schedule(&mut self, key: &Key, turn: &mut Turn, due: Option<(Instant, Urgency)>) {
+    fn schedule(&mut self, key: &Key, turn: &mut Turn, due: Option<Due>) {
         if let Some((before, _)) = std::mem::replace(&mut turn.due, due) {
             self.by_time.remove(&(before, key.clone()));
         }
-        if let Some((due, _)) = due {
-            self.by_time.insert((due, key.clone()));
-        }
+        self.by_time.extend(due.map(|(due, _)| (due, key.clone())));
     }
 
     fn list(&mut self, list: List) -> &mut Waiting {
@@ -191,7 +219,7 @@ impl Queue {
 
 impl Turn {
     /// The JobSet was taken from the queue. Its reconciliation begins.
-    pub(super) fn begin(&mut self) {
+    fn begin(&mut self) {
         (self.waits, self.marked, self.deferred, self.active) = (None, None, None, true);
         self.has_actions = false;
     }
@@ -205,30 +233,25 @@ impl Turn {
             None => None,
         }
     }
-}
 
-fn backoff(turn: &mut Turn, longest: Duration) -> Duration {
-    let backoff = FIRST_BACKOFF.saturating_mul(1 << turn.failures.min(20)).min(longest);
-    turn.failures += 1;
-    backoff
+    fn backoff(&mut self, longest: Duration) -> Duration {
+        let backoff = FIRST_BACKOFF.saturating_mul(1 << self.failures.min(20)).min(longest);
+        self.failures += 1;
+        backoff
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
     use super::List::Actions;
+    use super::TurnEnd::{Failed, Outdated, Requeued, Succeeded};
     use super::Urgency::{Bulk, Urgent};
     use super::*;
 
-    /// A queue with the turns that the engine keeps.
+    /// A queue of JobSets as `namespace/name`.
     #[derive(Default)]
-    struct TestQueue {
-        queue: Queue,
-        turns: HashMap<Key, Turn>,
-    }
+    struct TestQueue(Queue);
 
-    /// A JobSet as `namespace/name`.
     fn key(text: &str) -> Key {
         let (namespace, name) = text.split_once('/').unwrap();
         Key { namespace: namespace.to_owned(), name: name.to_owned() }
@@ -236,27 +259,21 @@ mod tests {
 
     impl TestQueue {
         fn mark(&mut self, text: &str, urgency: Urgency, now: Instant) {
-            let key = key(text);
-            self.queue.mark(&key, self.turns.entry(key.clone()).or_default(), urgency, now);
+            self.0.mark(&key(text), urgency, now);
         }
 
         fn pop(&mut self, urgency: Urgency, now: Instant) -> Option<String> {
-            while let Some(key) = self.queue.expired(now) {
-                self.queue.expire(&key, self.turns.get_mut(&key).unwrap(), now);
-            }
+            self.0.expire(now);
             let list = if urgency == Urgent { List::Urgent } else { List::Bulk };
-            let key = self.queue.pop(list, |_| true)?;
-            self.turns.get_mut(&key).unwrap().begin();
-            Some(key.to_string())
+            self.0.pop(list, |_| true).map(|key| key.to_string())
         }
 
         fn all(&mut self, urgency: Urgency, now: Instant) -> Vec<String> {
             std::iter::from_fn(|| self.pop(urgency, now)).collect()
         }
 
-        fn end(&mut self, text: &str, end: impl FnOnce(&mut Queue, &Key, &mut Turn)) {
-            let key = key(text);
-            end(&mut self.queue, &key, self.turns.get_mut(&key).unwrap());
+        fn end(&mut self, text: &str, end: TurnEnd, now: Instant) {
+            self.0.end(&key(text), end, now);
         }
     }
 
@@ -270,50 +287,50 @@ mod tests {
     }
 
     #[test]
-    fn queue_key_marked_twice_is_handed_out_once_and_more_urgently() {
+    fn key_marked_twice_is_taken_once_at_higher_urgency() {
         let (mut world, now) = (TestQueue::default(), Instant::now());
         world.mark("a/1", Bulk, now);
         world.mark("a/2", Bulk, now);
         world.mark("a/1", Urgent, now);
         world.mark("a/1", Bulk, now);
-        assert_eq!((world.queue.depth(), world.queue.oldest_urgent()), (2, Some(now)));
+        assert_eq!((world.0.depth(), world.0.oldest_urgent()), (2, Some(now)));
         assert_eq!((world.all(Urgent, now), world.all(Bulk, now)), (vec!["a/1".to_owned()], vec!["a/2".to_owned()]));
-        assert_eq!((world.queue.depth(), world.queue.oldest_urgent()), (0, None));
+        assert_eq!((world.0.depth(), world.0.oldest_urgent()), (0, None));
     }
 
     #[test]
-    fn queue_key_marked_during_its_turn_is_due_when_the_turn_ends() {
+    fn key_marked_during_its_turn_follows_the_turn() {
         let (mut world, now) = (TestQueue::default(), Instant::now());
         world.mark("a/1", Bulk, now);
         world.pop(Bulk, now);
         world.mark("a/1", Urgent, now);
         assert_eq!(world.pop(Urgent, now), None);
-        world.end("a/1", |queue, key, turn| queue.succeeded(key, turn, None, now));
+        world.end("a/1", Succeeded(None), now);
         assert_eq!(world.pop(Urgent, now).as_deref(), Some("a/1"));
     }
 
     #[test]
-    fn queue_failures_double_the_backoff_and_marks_do_not_shorten_it() {
+    fn failures_double_backoff_and_marks_keep_it() {
         let (mut world, mut now) = (TestQueue::default(), Instant::now());
         world.mark("a/1", Urgent, now);
         let mut waits = Vec::new();
         for _ in 0..3 {
             world.pop(Urgent, now).unwrap();
             world.mark("a/1", Urgent, now);
-            world.end("a/1", |queue, key, turn| queue.failed(key, turn, now, LONGEST_AFTER_TRANSIENT));
+            world.end("a/1", Failed(LONGEST_AFTER_TRANSIENT), now);
             world.mark("a/1", Urgent, now);
             assert_eq!(world.pop(Urgent, now), None, "left alone until the back-off is over");
-            let due = world.queue.next_due().unwrap();
+            let due = world.0.next_due().unwrap();
             waits.push(due.duration_since(now).as_millis());
             now = due;
         }
         assert_eq!(waits, [50, 100, 200]);
         world.pop(Urgent, now).unwrap();
-        world.end("a/1", |queue, key, turn| queue.succeeded(key, turn, None, now));
+        world.end("a/1", Succeeded(None), now);
         world.mark("a/1", Urgent, now);
         world.pop(Urgent, now).unwrap();
-        world.end("a/1", |queue, key, turn| queue.failed(key, turn, now, LONGEST_AFTER_TRANSIENT));
-        assert_eq!(world.queue.next_due(), Some(now + Duration::from_millis(50)));
+        world.end("a/1", Failed(LONGEST_AFTER_TRANSIENT), now);
+        assert_eq!(world.0.next_due(), Some(now + Duration::from_millis(50)));
     }
 
     #[test]
@@ -321,35 +338,35 @@ mod tests {
         let (mut world, now) = (TestQueue::default(), Instant::now());
         world.mark("a/1", Urgent, now);
         world.pop(Urgent, now).unwrap();
-        world.end("a/1", |queue, key, turn| queue.outdated(key, turn, now));
+        world.end("a/1", Outdated, now);
         assert_eq!(world.pop(Urgent, now), None);
         world.mark("a/1", Urgent, now);
         assert_eq!(world.pop(Urgent, now).as_deref(), Some("a/1"));
     }
 
     #[test]
-    fn queue_requeued_urgent_key_stays_urgent_when_a_bulk_event_marks_it() {
+    fn requeued_urgent_key_stays_urgent_after_bulk_mark() {
         let (mut world, now) = (TestQueue::default(), Instant::now());
         let later = now + Duration::from_secs(5);
         world.mark("a/1", Urgent, now);
         world.pop(Urgent, now).unwrap();
-        world.end("a/1", |queue, key, turn| queue.requeue(key, turn, (later, Urgent), now));
+        world.end("a/1", Requeued((later, Urgent)), now);
         world.mark("a/1", Bulk, now);
         assert_eq!(world.pop(Urgent, now).as_deref(), Some("a/1"));
-        world.end("a/1", |queue, key, turn| queue.succeeded(key, turn, Some((later, Bulk)), now));
+        world.end("a/1", Succeeded(Some((later, Bulk))), now);
         assert_eq!((world.pop(Urgent, later), world.pop(Bulk, later).as_deref()), (None, Some("a/1")));
     }
 
     #[test]
-    fn queue_key_with_actions_waits_for_them_until_it_is_marked_urgent() {
+    fn key_with_actions_waits_until_marked_urgent() {
         let (mut world, now) = (TestQueue::default(), Instant::now());
         world.mark("a/1", Urgent, now);
         world.pop(Urgent, now).unwrap();
-        world.end("a/1", |queue, key, turn| queue.keep_actions(key, turn, now));
-        world.end("a/1", |queue, key, turn| queue.succeeded(key, turn, None, now));
+        world.0.keep_actions(&key("a/1"), now);
+        world.end("a/1", Succeeded(None), now);
         world.mark("a/1", Bulk, now);
         assert_eq!((world.pop(Urgent, now), world.pop(Bulk, now)), (None, None));
-        assert_eq!(world.queue.pop(Actions, |_| true), Some(key("a/1")));
+        assert_eq!(world.0.pop(Actions, |_| true), Some(key("a/1")));
     }
 
     #[test]
@@ -359,11 +376,11 @@ mod tests {
             world.mark(text, Urgent, now);
         }
         world.pop(Urgent, now).unwrap();
-        world.end("a/1", |queue, key, turn| queue.failed(key, turn, now, LONGEST_AFTER_TRANSIENT));
+        world.end("a/1", Failed(LONGEST_AFTER_TRANSIENT), now);
         for text in ["a/1", "a/2", "b/1"] {
-            world.end(text, Queue::forget);
+            world.0.forget(&key(text));
         }
-        assert_eq!((world.queue.depth(), world.queue.next_due()), (0, None));
+        assert_eq!((world.0.depth(), world.0.next_due()), (0, None));
         assert_eq!(world.all(Urgent, now), Vec::<String>::new());
     }
 }

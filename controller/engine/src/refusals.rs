@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_accepted_is_forgotten_unless_it_was_refused_in_the_same_pass() {
+    fn accepted_request_clears_refusal_of_earlier_reconciliation() {
         let (mut refusals, now) = (Refusals::default(), Instant::now());
         let jobs = Request::Jobs("w".to_owned());
         refusals.refused(Some(1), jobs.clone(), Some(note("refused")), now);

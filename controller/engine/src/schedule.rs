@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jobset_api::JobSetStatus;
-use jobset_rules::{Barrier, Plan, barrier, plan};
+use jobset_rules::{Barrier, Plan, Settings, barrier, plan};
 use jobset_store::{Entry, Key, Observed, dialect, differs_in_decisions};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::internal_error::{self, caught};
 use crate::places::WorkClass;
 use crate::progress::{Decision, Progress, Rest, UnderWay, Unsent};
-use crate::queue::{LONGEST_AFTER_TRANSIENT, List};
+use crate::queue::{LONGEST_AFTER_TRANSIENT, List, TurnEnd};
 use crate::slow::RequestId;
 use crate::work::{Now, Work};
 use crate::{Engine, Urgency};
@@ -35,20 +35,15 @@ const LONGEST_WAIT: Duration = Duration::from_hours(1);
 impl Engine {
     /// The next work, if there is a place for it and a JobSet is due. The shell sends its requests and calls [`Engine::finish`].
     pub fn next(&mut self, now: Now) -> Option<Work> {
-        self.next_telling(now, |_| ())
+        self.next_by(now, plan)
     }
 
-    /// The same. `begins` is told each JobSet whose turn begins.
-    pub fn next_telling(&mut self, now: Now, begins: impl Fn(&Key)) -> Option<Work> {
-        while let Some(key) = self.queue.expired(now.instant) {
-            if let Some(progress) = self.progress.get_mut(&key) {
-                self.queue.expire(&key, &mut progress.turn, now.instant);
-            }
-        }
+    /// The same, with the plans that `plan` makes.
+    pub fn next_by(&mut self, now: Now, plan: impl Fn(&Observed<'_>, &Settings, &Time) -> Plan) -> Option<Work> {
+        self.queue.expire(now.instant);
         loop {
             let (key, urgency) = self.pop()?;
-            begins(&key);
-            match caught(|| self.begin(&key, urgency, now)) {
+            match caught(|| self.begin(&key, urgency, now, &plan)) {
                 Ok(Some((work, class))) => {
                     self.places.take(work.number, class, work.urgency, &work.key.namespace);
                     return Some(work);
@@ -63,15 +58,11 @@ impl Engine {
 
     /// When [`Engine::next`] may have work although nothing was observed.
     pub fn next_due(&self) -> Option<Instant> {
-        self.queue.next_due()
+        self.queue.next_due().into_iter().chain(self.stream.next_due()).min()
     }
 
     /// The slow requests that the shell must cut short. Each of them is answered all the same: with nothing.
     pub fn take_cut(&mut self) -> Vec<RequestId> {
-        #[cfg(test)]
-        if self.broken == Some(EngineMutation::SlowUnbounded) {
-            return Vec::new();
-        }
         self.places.slow.take_cut()
     }
 
@@ -97,53 +88,28 @@ impl Engine {
         caught(|| barrier(&observed, &self.settings, &Time(now.time))).ok().flatten()
     }
 
-    fn plan(&self, observed: &Observed<'_>, now: Now) -> Plan {
-        #[cfg(debug_assertions)]
-        crate::failpoint::reach(observed.jobset);
-        #[cfg_attr(not(test), expect(unused_mut, reason = "only tests change a plan"))]
-        let mut plan = plan(observed, &self.settings, &Time(now.time));
-        #[cfg(test)]
-        if let Some(hook) = &self.hook {
-            (hook.0)(observed, &mut plan);
-        }
-        plan
-    }
-
-    /// What would be planned now.
-    #[cfg(test)]
-    pub(crate) fn plan_now(&self, key: &Key, now: Now) -> Option<(std::sync::Arc<jobset_api::JobSet>, Plan)> {
-        let observed = Observed::of(&self.store, key)?;
-        Some((observed.jobset.clone(), self.plan(&observed, now)))
-    }
-
-    /// Has each plan changed by this.
-    #[cfg(test)]
-    pub(crate) fn hook(&mut self, hook: PlanHook) {
-        self.hook = Some(hook);
-    }
-
     fn pop(&mut self) -> Option<(Key, Urgency)> {
-        #[cfg(test)]
-        if self.broken == Some(EngineMutation::BulkBeforeUrgent)
-            && let Some(key) = self.queue.pop(List::Bulk, |_| true)
-        {
-            return Some((key, Urgency::Bulk));
-        }
         let free = self.places.free();
-        if let Some(key) = self.queue.pop(List::Actions, |it| free.admit_actions(it, Urgency::Urgent)) {
-            return Some((key, Urgency::Urgent));
-        }
-        if let Some(key) = self.queue.pop(List::Urgent, |it| free.admit(it)) {
-            return Some((key, Urgency::Urgent));
-        }
-        let key = self.queue.pop(List::Bulk, |it| free.admit_actions(it, Urgency::Bulk))?;
-        Some((key, Urgency::Bulk))
+        self.queue.order.0.into_iter().find_map(|list| {
+            let may = |namespace: &str| match list {
+                List::Actions => free.admit_actions(namespace, Urgency::Urgent),
+                List::Urgent => free.admit(namespace),
+                List::Bulk => free.admit_actions(namespace, Urgency::Bulk),
+            };
+            let urgency = if list == List::Bulk { Urgency::Bulk } else { Urgency::Urgent };
+            Some((self.queue.pop(list, may)?, urgency))
+        })
     }
 
     /// The turn of a JobSet begins. It ends at once if the JobSet has to wait.
-    fn begin(&mut self, key: &Key, urgency: Urgency, now: Now) -> Option<(Work, WorkClass)> {
+    fn begin(
+        &mut self,
+        key: &Key,
+        urgency: Urgency,
+        now: Now,
+        plan: &impl Fn(&Observed<'_>, &Settings, &Time) -> Plan,
+    ) -> Option<(Work, WorkClass)> {
         let progress = self.progress.get_mut(key)?;
-        progress.turn.begin();
         progress.is_comparing = false;
         if let Some(error) = &mut progress.internal_error {
             let jobset = self.store.jobset(key).cloned();
@@ -154,9 +120,8 @@ impl Engine {
             if let Some(work) = self.report_internal_error(key, now) {
                 return Some((work, WorkClass::Status));
             }
-            let progress = self.progress.get_mut(key)?;
             if let Some(until) = until {
-                self.queue.requeue(key, &mut progress.turn, (until, urgency), now.instant);
+                self.queue.end(key, TurnEnd::Requeued((until, urgency)), now.instant);
                 return None;
             }
         }
@@ -165,24 +130,24 @@ impl Engine {
             return self.next_slice(key, now).map(|work| (work, WorkClass::Actions));
         }
         if progress.status_hangs && !self.places.admit_probe(&key.namespace) {
-            self.queue.failed(key, &mut progress.turn, now.instant, LONGEST_AFTER_TRANSIENT);
+            self.queue.end(key, TurnEnd::Failed(LONGEST_AFTER_TRANSIENT), now.instant);
             return None;
         }
         // What has happened since may have made the rest wrong.
         progress.rest = None;
         if let Some(until) = self.waits(key, urgency, now.instant) {
-            self.queue.requeue(key, &mut self.progress.get_mut(key)?.turn, (until, urgency), now.instant);
+            self.queue.end(key, TurnEnd::Requeued((until, urgency)), now.instant);
             return None;
         }
         let progress = self.progress.get_mut(key)?;
         let is_first = progress.planned.is_none();
         (progress.unobserved_writes, progress.planned) = (None, Some(now.instant));
         let Some(observed) = Observed::of(&self.store, key) else {
-            self.queue.succeeded(key, &mut progress.turn, None, now.instant);
+            self.queue.end(key, TurnEnd::Succeeded(None), now.instant);
             return None;
         };
         let (jobset, report_attempts) = (observed.jobset.clone(), observed.report_attempts());
-        let mut plan = self.plan(&observed, now);
+        let mut plan = plan(&observed, &self.settings, &Time(now.time));
         let progress = self.progress.get_mut(key)?;
         progress.internal_error = None;
         internal_error::clear(&mut plan.status, now);
@@ -216,21 +181,19 @@ impl Engine {
             progress.rest = Some(Rest { jobset: Arc::clone(&jobset), actions: rest, due, settled });
         }
         self.number += 1;
-        let number = self.number;
         let encoded = (!settled).then(|| dialect::encode(status.clone(), report_attempts));
         let decides = !settled && differs_in_decisions(&stored, &status);
         let status_urgency = if decides { Urgency::Urgent } else { urgency };
         let decision = Some(Decision { base: jobset.metadata.resource_version.clone(), status, notes, facts });
-        let under_way = UnderWay::new(number, decision, &actions, urgency, now.instant);
-        progress.under_way = Some(UnderWay { settled, due, unsent, ..under_way });
+        let under_way = UnderWay::new(self.number, decision, &actions, urgency, now.instant);
         let class = match actions.is_empty() {
             _ if is_probe => WorkClass::Probe,
             true => WorkClass::Status,
             false => WorkClass::Actions,
         };
-        let work =
-            Work { key: key.clone(), number, jobset, actions, status: encoded, status_urgency, urgency, confirmed };
-        Some((work, class))
+        let work = Work::new(key, &under_way, jobset, actions);
+        progress.under_way = Some(UnderWay { settled, due, unsent, ..under_way });
+        Some((Work { status: encoded, status_urgency, confirmed, ..work }, class))
     }
 
     /// Until when the next plan of a JobSet waits, if it does: for the writes of the last one, or because plans of so many Jobs
@@ -258,42 +221,10 @@ impl Engine {
             progress.rest = Some(Rest { jobset: Arc::clone(&jobset), actions, due, settled });
         }
         self.number += 1;
-        let (number, urgency) = (self.number, Urgency::Bulk);
-        let under_way = UnderWay::new(number, None, &slice, urgency, now.instant);
+        let under_way = UnderWay::new(self.number, None, &slice, Urgency::Bulk, now.instant);
+        let work = Work::new(key, &under_way, jobset, slice);
         progress.under_way = Some(UnderWay { settled, due, ..under_way });
-        let (key, status_urgency) = (key.clone(), urgency);
-        Some(Work { key, number, jobset, actions: slice, status: None, status_urgency, urgency, confirmed: None })
-    }
-}
-
-/// A broken rule of the engine.
-#[cfg(test)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EngineMutation {
-    /// Bulk work has its turn first.
-    BulkBeforeUrgent,
-    /// A write whose answer was lost stays unconfirmed when it was repeated.
-    LostAnswerKept,
-    /// A work holds its place until its slow requests are answered.
-    SlowKeepsPlace,
-    /// No slow request is cut short, however many there are.
-    SlowUnbounded,
-    /// What was slow and failed is sent again as if nobody knew.
-    HangsForgotten,
-}
-
-/// A change of a plan, or a panic.
-#[cfg(test)]
-pub(crate) type PlanEdit = dyn Fn(&Observed<'_>, &mut Plan);
-
-/// Changes each plan.
-#[cfg(test)]
-pub(crate) struct PlanHook(pub(crate) Box<PlanEdit>);
-
-#[cfg(test)]
-impl std::fmt::Debug for PlanHook {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("PlanHook")
+        Some(work)
     }
 }
 

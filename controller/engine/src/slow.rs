@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn add_beyond_the_limit_cuts_the_newest_of_the_namespace_with_most() {
+    fn request_beyond_limit_cuts_newest_of_largest_namespace() {
         let mut slow = slow(&[("few", 6), ("most", 60), ("few", 30), ("new", 2)]);
         assert_eq!(cut(&mut slow), [66, 65]);
         assert_eq!(["few", "most", "new"].map(|namespace| slow.of_namespace(namespace)), [36, 58, 2]);

@@ -35,7 +35,7 @@ impl GroupSnapshot {
 }
 
 /// Whether Pods of the JobSet restart in place and can speak with a relay.
-pub fn uses_relay(jobset: &JobSet) -> bool {
+pub(super) fn uses_relay(jobset: &JobSet) -> bool {
     let mut pods = jobset.spec.replicated_jobs.iter().filter_map(|job| job.template.spec.template.spec.as_ref());
     restarts_in_place(jobset) && pods.any(agent::uses_relay)
 }

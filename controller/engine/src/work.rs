@@ -10,6 +10,7 @@ use jobset_store::{Key, Versions};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::Urgency;
+use crate::progress::UnderWay;
 use crate::refusals::Request;
 use crate::slow::Part;
 
@@ -48,6 +49,15 @@ pub struct Work {
     pub urgency: Urgency,
     /// What an earlier status write has caused whose answer was lost.
     pub confirmed: Option<Confirmed>,
+}
+
+impl Work {
+    /// A work of these actions, without a status.
+    pub(super) fn new(key: &Key, under_way: &UnderWay, jobset: Arc<JobSet>, actions: Vec<Action>) -> Self {
+        let (number, urgency) = (under_way.number, under_way.urgency);
+        let (key, status_urgency) = (key.clone(), urgency);
+        Self { key, number, jobset, actions, status: None, status_urgency, urgency, confirmed: None }
+    }
 }
 
 /// The consequences of a written status.
@@ -120,6 +130,8 @@ pub struct Outcome {
     pub accepted: HashSet<Request>,
     /// Whether the status was written, `false` if there was none to write; `None` if this is not about the status.
     pub status: Option<Result<bool, RequestError>>,
+    /// The JobSet with the status that was written.
+    pub stored: Option<JobSet>,
     /// The requests that are slow. `Engine::answer` takes each of their answers in.
     pub unanswered: Vec<Part>,
 }

@@ -18,7 +18,7 @@ pub(super) fn track(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> 
     if !reconciliation.settings.gates.execution_attempts_tracking {
         return ControlFlow::Continue(());
     }
-    let suspended = reconciliation.observed.jobset.spec.is_suspended();
+    let suspended = reconciliation.is_suspended();
     let status = &mut reconciliation.status;
     match (status.execution_attempts, suspended) {
         // The first execution; or the first that is numbered, of a JobSet that has run before the gate was on. If the write

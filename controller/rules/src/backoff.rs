@@ -120,7 +120,7 @@ fn wait(reconciliation: &mut Reconciliation<'_>, failures: i32, began: Timestamp
         reconciliation.status.group_restarts,
         wait.as_secs(),
     );
-    reconciliation.set_condition(conditions::RESTART_BACKOFF, true, conditions::KEEPS_FAILING, &message);
+    reconciliation.set_condition(conditions::RESTART_BACKOFF, conditions::KEEPS_FAILING, &message);
     if is_announced(reconciliation) {
         reconciliation.warn(event::RESTART_BACKOFF, message);
     }
@@ -131,7 +131,7 @@ fn wait(reconciliation: &mut Reconciliation<'_>, failures: i32, began: Timestamp
 /// Ends the wait when its time has come, or when the JobSet is suspended.
 pub(super) fn release(reconciliation: &mut Reconciliation<'_>) {
     limit(reconciliation);
-    if reconciliation.observed.jobset.spec.is_suspended() {
+    if reconciliation.is_suspended() {
         end_wait(reconciliation, "jobset is suspended");
     } else if let Some(until) = waits_until(reconciliation) {
         reconciliation.requeue_at(until);

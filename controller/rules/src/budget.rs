@@ -28,7 +28,7 @@ pub(super) fn require(reconciliation: &mut Reconciliation<'_>, scope: Scope<'_>,
     }
     let owner = match reconciliation.budget {
         RestartBudget::Shared => "the JobSet, its replicatedJobs and its Jobs together".to_owned(),
-        RestartBudget::Separate => scope.describe(jobset.metadata.name.as_deref().unwrap_or_default()),
+        RestartBudget::Separate => scope.describe(reconciliation.observed.name()),
     };
     let message = format!(
         "reached the maximum number of restarts of {owner}: {spent} of {} are spent: {}",

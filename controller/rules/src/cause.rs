@@ -20,7 +20,6 @@ pub(super) enum Counting {
 pub(super) struct Cause {
     /// Condition reason.
     pub reason: String,
-    /// Message for people.
     pub message: String,
     /// Label of the metrics.
     pub trigger: Trigger,

@@ -27,7 +27,7 @@ pub(super) fn track_start(reconciliation: &mut Reconciliation<'_>) {
     if !reconciliation.settings.gates.job_set_active_deadline_seconds {
         return;
     }
-    if reconciliation.observed.jobset.spec.is_suspended() {
+    if reconciliation.is_suspended() {
         reconciliation.status.start_time = None;
     } else if reconciliation.status.start_time.is_none() {
         reconciliation.status.start_time = Some(whole_seconds(reconciliation.now.0));
@@ -47,8 +47,7 @@ pub(super) fn begin_again(reconciliation: &mut Reconciliation<'_>) {
 /// its success policy has completed, although its deadline has passed. The next reconciliation deletes the Jobs that still run.
 pub(super) fn enforce(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
     let Some((seconds, due)) = deadline(reconciliation) else { return ControlFlow::Continue(()) };
-    if reconciliation.now.0 < due {
-        reconciliation.requeue_at(due);
+    if !reconciliation.is_due(due) {
         return ControlFlow::Continue(());
     }
     success::complete_if_met(reconciliation)?;

@@ -25,7 +25,7 @@ pub struct Epochs {
 }
 
 impl Epochs {
-    fn of(status: &JobSetStatus) -> Self {
+    pub(super) fn of(status: &JobSetStatus) -> Self {
         Self { synced: status.synced_epoch, deprecated: status.deprecated_epoch, free: status.free_epoch }
     }
 
@@ -43,11 +43,8 @@ impl Epochs {
 /// What the controller does after the agents' reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EpochDecision {
-    /// Nothing to write.
     Nothing,
-    /// Store these epochs.
     Store {
-        /// The new epochs.
         epochs: Epochs,
         /// Whether the write begins, and counts, a restart after a failure.
         begins_restart: bool,
@@ -110,9 +107,6 @@ pub fn decide(current: Epochs, slots: &Slots, held: bool) -> EpochDecision {
 
 /// Applies [`decide`] to a JobSet that restarts in place.
 pub(super) fn advance(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
-    if !reconciliation.in_place() || reconciliation.observed.jobset.spec.is_suspended() {
-        return ControlFlow::Continue(());
-    }
     let current = Epochs::of(&reconciliation.status);
     wrong_reports::handle_invalid(reconciliation, current)?;
     wrong_reports::delete_agents_alone(reconciliation)?;
@@ -237,7 +231,7 @@ fn begin_counted(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
 /// Some agents do not see the annotation that disables the barrier, or do not know it. They report and wait. The next epoch
 /// begins when all Pods of the Jobs that exist have reported or run. No epoch is deprecated, so running workers go on.
 pub(super) fn lift_for_recreated(reconciliation: &mut Reconciliation<'_>) {
-    if reconciliation.observed.not_in_place().is_none() || reconciliation.observed.jobset.spec.is_suspended() {
+    if reconciliation.observed.not_in_place().is_none() || reconciliation.is_suspended() {
         return;
     }
     let next = reconciliation.next_epoch();

@@ -9,7 +9,8 @@ use jobset_store::{Finished, JobView, custom_reason};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::cause::{Cause, Counting};
-use crate::reconciliation::{Current, Reconciliation};
+use crate::epochs::Epochs;
+use crate::reconciliation::{Current, Reconciliation, node_name};
 use crate::restart::recreate;
 use crate::types::{Fact, Trigger};
 use crate::{budget, epochs, success};
@@ -20,12 +21,8 @@ const MAX_JOB_COUNTERS: usize = 1024;
 /// A failed Job of the current attempt.
 #[derive(Clone, Debug)]
 struct FailedJob<'a> {
-    job: &'a JobView,
-    pods: Option<&'a JobPods>,
+    current: Current<'a>,
     at: Timestamp,
-    name: &'a str,
-    /// Index of its replicatedJob in the specification.
-    group: usize,
     replicated_job: &'a str,
     index: i32,
     reason: &'a str,
@@ -64,9 +61,8 @@ fn carry_out(reconciliation: &mut Reconciliation<'_>, verdict: &PolicyVerdict<'_
 
     let job = &verdict.jobs[0];
     let cause = cause(job, verdict.rule);
-    reconciliation
-        .facts
-        .push(Fact::PolicyApplied { action: verdict.action, rule: verdict.rule.map(|(index, _)| index) });
+    let rule = verdict.rule.map(|(index, _)| index);
+    reconciliation.facts.push(Fact::PolicyApplied { action: verdict.action, rule });
     match verdict.action {
         Do::FailJobSet => reconciliation.fail(conditions::FAIL_JOB_SET_ACTION, cause.message),
         Do::RestartJobSet => {
@@ -79,8 +75,7 @@ fn carry_out(reconciliation: &mut Reconciliation<'_>, verdict: &PolicyVerdict<'_
             recreate(reconciliation, Counting::Ignored, &cause)
         }
         Do::RestartJob | Do::RecreateJob | Do::RestartJobAndIgnoreMaxRestarts => {
-            let counted = verdict.action != Do::RestartJobAndIgnoreMaxRestarts;
-            restart_jobs(reconciliation, &verdict.jobs, verdict.rule, counted)?;
+            restart_jobs(reconciliation, verdict)?;
             // The counters have to be stored before another rule decides.
             ControlFlow::Break(())
         }
@@ -108,21 +103,17 @@ fn judge<'a>(policy: &'a FailurePolicy, failed: Vec<FailedJob<'a>>) -> Option<Po
 
 /// Recreates the Jobs. One that the status has no counter for is recreated with its whole replicatedJob, because restarts
 /// without a counter may never end.
-fn restart_jobs(
-    reconciliation: &mut Reconciliation<'_>,
-    jobs: &[FailedJob<'_>],
-    rule: Option<(usize, &FailurePolicyRule)>,
-    counted: bool,
-) -> ControlFlow<()> {
+fn restart_jobs(reconciliation: &mut Reconciliation<'_>, verdict: &PolicyVerdict<'_>) -> ControlFlow<()> {
+    let PolicyVerdict { jobs, rule, .. } = verdict;
     let has_counter = |job: &FailedJob<'_>| usize::try_from(job.index).is_ok_and(|index| index < MAX_JOB_COUNTERS);
     let mut as_a_whole = HashSet::new();
     for job in jobs.iter().filter(|job| !has_counter(job)) {
-        if as_a_whole.insert(job.group) {
-            restart_replicated_job(reconciliation, job, &cause(job, rule))?;
+        if as_a_whole.insert(job.current.group) {
+            restart_replicated_job(reconciliation, job, &cause(job, *rule))?;
         }
     }
-    for job in jobs.iter().filter(|job| has_counter(job) && !as_a_whole.contains(&job.group)) {
-        restart_job(reconciliation, job, rule, counted)?;
+    for job in jobs.iter().filter(|job| has_counter(job) && !as_a_whole.contains(&job.current.group)) {
+        restart_job(reconciliation, job, verdict)?;
     }
     ControlFlow::Continue(())
 }
@@ -131,29 +122,27 @@ fn restart_jobs(
 fn restart_job(
     reconciliation: &mut Reconciliation<'_>,
     job: &FailedJob<'_>,
-    rule: Option<(usize, &FailurePolicyRule)>,
-    counted: bool,
+    verdict: &PolicyVerdict<'_>,
 ) -> ControlFlow<()> {
-    let cause = cause(job, rule);
+    let cause = cause(job, verdict.rule);
     let index = usize::try_from(job.index).unwrap_or_default();
+    let counted = verdict.action != FailurePolicyAction::RestartJobAndIgnoreMaxRestarts;
     if counted {
         budget::require(reconciliation, Scope::Job { replicated_job: job.replicated_job, index: job.index }, &cause)?;
     }
-    let ahead = ahead(reconciliation, job.group, [job.job]);
-    let replicas = reconciliation.groups()[job.group].replicas();
-    let status = &mut reconciliation.status.replicated_jobs_status[job.group];
+    let group = job.current.group;
+    let ahead = ahead(reconciliation, group, [job.current.job]);
+    let replicas = reconciliation.groups()[group].replicas();
+    let status = &mut reconciliation.status.replicated_jobs_status[group];
     if counted {
         let spent = counter(&mut status.job_restarts_count_towards_max, index, replicas);
         *spent = spent.saturating_add(1);
     }
     let attempts = counter(&mut status.job_restarts, index, replicas);
     *attempts = attempts.saturating_add(ahead).saturating_add(1);
-    announce_partial_restart(reconciliation, &cause);
-    let reason = if counted { event::RESTART_JOB } else { event::RESTART_JOB_UNCOUNTED };
-    reconciliation.warn(reason, format!("recreating Job {}: {}", job.name, cause.message));
-    let action =
-        if counted { FailurePolicyAction::RestartJob } else { FailurePolicyAction::RestartJobAndIgnoreMaxRestarts };
-    push_fact(reconciliation, action, counted, &cause);
+    // RecreateJob is another name of RestartJob.
+    let action = if counted { FailurePolicyAction::RestartJob } else { verdict.action };
+    begin_partial_restart(reconciliation, action, &format!("Job {}", job.current.name), &cause);
     ControlFlow::Continue(())
 }
 
@@ -165,36 +154,38 @@ fn restart_replicated_job(
     cause: &Cause,
 ) -> ControlFlow<()> {
     budget::require(reconciliation, Scope::ReplicatedJob(job.replicated_job), cause)?;
-    let ahead = ahead(reconciliation, job.group, reconciliation.jobs_of(job.group).map(|current| current.job));
-    let status = &mut reconciliation.status.replicated_jobs_status[job.group];
+    let group = job.current.group;
+    let ahead = ahead(reconciliation, group, reconciliation.jobs_of(group).map(|current| current.job));
+    let status = &mut reconciliation.status.replicated_jobs_status[group];
     status.restarts_count_towards_max = status.restarts_count_towards_max.saturating_add(1);
     status.restarts = status.restarts.saturating_add(ahead).saturating_add(1);
-    announce_partial_restart(reconciliation, cause);
-    let message = format!("recreating the Jobs of replicatedJob {}: {}", job.replicated_job, cause.message);
-    reconciliation.warn(event::RESTART_REPLICATED_JOB, message);
-    push_fact(reconciliation, FailurePolicyAction::RestartReplicatedJob, true, cause);
+    let what = format!("the Jobs of replicatedJob {}", job.replicated_job);
+    begin_partial_restart(reconciliation, FailurePolicyAction::RestartReplicatedJob, &what, cause);
     ControlFlow::Continue(())
 }
 
-/// Makes the workers of the other Jobs restart in place, because they cannot go on without the recreated ones. This belongs
-/// to a restart that has been counted already.
-fn announce_partial_restart(reconciliation: &mut Reconciliation<'_>, cause: &Cause) {
+/// Announces that Jobs are recreated. The workers of the other Jobs restart in place, because they cannot go on without those. This
+/// belongs to a restart that has been counted already.
+fn begin_partial_restart(
+    reconciliation: &mut Reconciliation<'_>,
+    action: FailurePolicyAction,
+    what: &str,
+    cause: &Cause,
+) {
+    let Cause { reason, message, trigger, failed_at, .. } = cause;
     if epochs::deprecate(reconciliation, true) {
         reconciliation.status.group_restarts = reconciliation.status.group_restarts.saturating_add(1);
-        let message = format!("the others restart in place: {}", cause.message);
-        reconciliation.set_condition(conditions::RESTARTING, true, &cause.reason, &message);
+        let message = format!("the others restart in place: {message}");
+        reconciliation.set_condition(conditions::RESTARTING, reason, &message);
     }
-}
-
-fn push_fact(reconciliation: &mut Reconciliation<'_>, action: FailurePolicyAction, counted: bool, cause: &Cause) {
-    let Cause { trigger, failed_at, .. } = *cause;
-    reconciliation.facts.push(Fact::RestartBegan {
-        strategy: reconciliation.recreation(),
-        action,
-        counted,
-        trigger,
-        failed_at,
-    });
+    let (event, counted) = match action {
+        FailurePolicyAction::RestartReplicatedJob => (event::RESTART_REPLICATED_JOB, true),
+        FailurePolicyAction::RestartJobAndIgnoreMaxRestarts => (event::RESTART_JOB_UNCOUNTED, false),
+        _ => (event::RESTART_JOB, true),
+    };
+    reconciliation.warn(event, format!("recreating {what}: {message}"));
+    let (strategy, trigger, failed_at) = (reconciliation.recreation(), *trigger, *failed_at);
+    reconciliation.facts.push(Fact::RestartBegan { strategy, action, counted, trigger, failed_at });
 }
 
 /// By how many attempts these Jobs are ahead of the status. A restart must use a higher attempt: otherwise it would keep the
@@ -226,26 +217,24 @@ pub(super) fn pad(counters: &mut Vec<i32>, replicas: i32) {
 /// Whether the failure has been counted by an in-place restart that is under way: the message of the Job names a Pod whose
 /// failure began that restart.
 fn already_counted(reconciliation: &Reconciliation<'_>, job: &FailedJob<'_>) -> bool {
-    let status = &reconciliation.status;
-    let synced = status.synced_epoch;
-    let under_way =
-        reconciliation.in_place() && synced > 0 && status.deprecated_epoch == synced && status.free_epoch == 0;
-    under_way && job.pods.is_some_and(|pods| pods.broken_in(synced).any(|worker| job.message.contains(&worker.pod)))
+    let epochs = Epochs::of(&reconciliation.status);
+    let names = |pods: &JobPods| pods.broken_in(epochs.synced).any(|worker| job.message.contains(&worker.pod));
+    reconciliation.in_place() && epochs.is_over() && epochs.free == 0 && job.current.pods.is_some_and(names)
 }
 
 /// The failed Jobs, the earliest first, ties by name.
 fn failed_jobs<'a>(reconciliation: &Reconciliation<'a>) -> Vec<FailedJob<'a>> {
     let groups = reconciliation.groups();
     let failed = reconciliation.current.iter().filter_map(|current| {
-        let Current { name, job, pods, group, .. } = *current;
+        let Current { job, group, .. } = *current;
         let Some(Finished::Failed { reason, message, at }) = &job.finished else { return None };
         let (replicated_job, index) = (groups[group].name.as_str(), job.index.unwrap_or(-1));
         let reason = custom_reason(&groups[group], reason, message).unwrap_or(reason);
-        let own_rule = reconciliation.observed.own_rule(job);
-        Some(FailedJob { job, pods, at: *at, name, group, replicated_job, index, reason, message, own_rule })
+        let own_rule = reconciliation.observed.entry.own_rule(job);
+        Some(FailedJob { current: *current, at: *at, replicated_job, index, reason, message, own_rule })
     });
     let mut failed: Vec<FailedJob<'a>> = failed.collect();
-    failed.sort_by_key(|job| (job.at, job.name));
+    failed.sort_by_key(|job| (job.at, job.current.name));
     failed
 }
 
@@ -265,10 +254,10 @@ fn cause(job: &FailedJob<'_>, rule: Option<(usize, &FailurePolicyRule)>) -> Caus
 fn describe(job: &FailedJob<'_>) -> String {
     let worker = worker(job).and_then(|pod| Some((pod, pod.failure.as_ref().filter(|it| it.is_known())?)));
     let worker = worker.map(|(pod, failure)| {
-        let node = pod.node.as_deref().unwrap_or("unknown");
+        let node = node_name(pod.node.as_ref());
         format!("; Pod {} on node {node} failed, {failure}", pod.name)
     });
-    format!("Job {} failed ({}: {}){}", job.name, job.reason, job.message, worker.unwrap_or_default())
+    format!("Job {} failed ({}: {}){}", job.current.name, job.reason, job.message, worker.unwrap_or_default())
 }
 
 /// The Pod of the worker that failed the Job: one that the message of the Job names, or else the one that ended first, before
@@ -278,7 +267,7 @@ fn worker<'a>(job: &FailedJob<'a>) -> Option<&'a PodView> {
         return None;
     }
     let was_asked = |pod: &PodView| pod.deleted_at.is_some_and(|at| ended_at(pod).is_none_or(|ended| ended >= at));
-    let pods = job.pods?.failed_last();
+    let pods = job.current.pods?.failed_last();
     let candidates = pods.map(|pod| (!job.message.contains(&pod.name), was_asked(pod), pod));
     let candidates = candidates.filter(|(unnamed, asked, _)| !unnamed || !asked);
     let rank = |pod: &'a PodView| (ended_at(pod).is_none(), ended_at(pod), &pod.name);

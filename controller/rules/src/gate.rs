@@ -32,12 +32,7 @@ pub(super) fn disable_in_place_restart(reconciliation: &mut Reconciliation<'_>) 
              create the JobSet again with a specification that allows it: {}",
             cut(what)
         );
-        reconciliation.set_condition(
-            conditions::IN_PLACE_UNSUPPORTED,
-            true,
-            conditions::CANNOT_RESTART_IN_PLACE,
-            &message,
-        );
+        reconciliation.set_condition(conditions::IN_PLACE_UNSUPPORTED, conditions::CANNOT_RESTART_IN_PLACE, &message);
         reconciliation.warn(event::IN_PLACE_RESTART_DISABLED, message);
     } else {
         reconciliation.warn(

@@ -5,8 +5,8 @@ use jobset_store::pods::{Exit, FailedWorker, PodFailure};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::cause::{Cause, Counting};
-use crate::members::{disrupted_workers, failed_workers, running_jobs};
-use crate::reconciliation::Reconciliation;
+use crate::members::{disrupted_workers, failed_workers};
+use crate::reconciliation::{Reconciliation, node_name};
 use crate::types::{ExitClass, Trigger};
 
 /// First exit code of the range that means a signal (128 and the number of the signal, as in shells).
@@ -53,7 +53,7 @@ fn leave_out_consequences(failures: &mut Vec<(&FailedWorker, usize)>) {
 
 /// Why the group has to be recreated although no worker has failed: a deleted Pod has lost the work of its worker.
 pub(super) fn loss(reconciliation: &Reconciliation<'_>, lost: &FailedWorker, group: usize) -> (Cause, Counting) {
-    let node = lost.node.as_deref().unwrap_or("unknown");
+    let node = node_name(lost.node.as_ref());
     let message =
         format!("the worker of Pod {} on node {node} exited 0 because the Pod was deleted: its work is lost", lost.pod);
     let ignored = uncounted_by(reconciliation, &[(lost, group)]).is_some();
@@ -64,7 +64,7 @@ pub(super) fn loss(reconciliation: &Reconciliation<'_>, lost: &FailedWorker, gro
 
 /// `Pod p, container c on node n exited with code 3 (Error): last words`.
 pub(super) fn describe(worker: &FailedWorker) -> String {
-    let node = worker.node.as_deref().unwrap_or("unknown");
+    let node = node_name(worker.node.as_ref());
     let FailedWorker { pod, failure, epoch, .. } = worker;
     let exit = failure.exit.as_ref().map(Exit::to_string);
     let exit = exit.unwrap_or_else(|| "exit code unknown".to_owned());
@@ -88,13 +88,12 @@ pub(super) fn describe(worker: &FailedWorker) -> String {
 
 fn unobserved(reconciliation: &Reconciliation<'_>) -> Cause {
     let next = reconciliation.next_epoch();
-    let pod = running_jobs(reconciliation).find_map(|(pods, _)| pods.first_to_report(next));
+    let pod = reconciliation.running_pods().find_map(|pods| pods.first_to_report(next));
     let message = match pod {
         Some(pod) => {
-            let node = pod.node.as_deref().unwrap_or("unknown");
+            let (name, node) = (&pod.name, node_name(pod.node.as_ref()));
             format!(
-                "Pod {} on node {node} restarted into epoch {next}, its failure was not observed, exit code unknown",
-                pod.name
+                "Pod {name} on node {node} restarted into epoch {next}, its failure was not observed, exit code unknown"
             )
         }
         None => "workers restarted, their failures were not observed".to_owned(),
@@ -108,7 +107,8 @@ fn unobserved(reconciliation: &Reconciliation<'_>) -> Cause {
     }
 }
 
-fn cause(message: String, worker: &FailedWorker) -> Cause {
+/// Why a group restarts whose first failure is that of this worker.
+pub(super) fn cause(message: String, worker: &FailedWorker) -> Cause {
     let reason = conditions::IN_PLACE_RESTART.to_owned();
     Cause { reason, message, trigger: trigger(worker), failed_at: finished_at(worker), is_loss: worker.is_loss() }
 }
@@ -122,7 +122,7 @@ fn finished_at(worker: &FailedWorker) -> Option<Timestamp> {
     worker.failure.exit.as_ref()?.finished_at
 }
 
-pub(super) fn trigger(worker: &FailedWorker) -> Trigger {
+fn trigger(worker: &FailedWorker) -> Trigger {
     let exit = exit_class(&worker.failure);
     match &worker.failure.disruption {
         Some((reason, _)) if OF_LOST_NODES.contains(&reason.as_str()) => Trigger::NodeLost,

@@ -14,11 +14,11 @@ pub(super) fn deletes_pods(reconciliation: &Reconciliation<'_>, current: &Curren
     let Current { job, group, pods, .. } = *current;
     let template = &reconciliation.groups()[group].template.spec;
     let has_fatal_pod = || {
-        let fails_job = |failure: &PodFailure| failure.fails_job(template);
+        let fails_job = |failure: &PodFailure| failure.first_action(template) == Some("FailJob");
         template.pod_failure_policy.is_some()
             && pods.is_some_and(|pods| pods.failed().any(|pod| pod.failure.as_deref().is_some_and(fails_job)))
     };
-    reconciliation.observed.jobset.spec.is_suspended()
+    reconciliation.is_suspended()
         || job.suspended
         || job.deleting
         || job.failing

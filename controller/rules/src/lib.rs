@@ -7,11 +7,10 @@
 mod attempts;
 mod backoff;
 mod barrier;
-mod barrier_wait;
 mod budget;
 pub mod build;
 mod cause;
-mod claims;
+mod children;
 mod deadline;
 pub mod epochs;
 mod failure;
@@ -26,7 +25,6 @@ mod namespace;
 mod not_running;
 mod notes;
 mod orphans;
-mod permissions;
 mod placement;
 mod reconciliation;
 mod recovery;
@@ -35,9 +33,7 @@ mod resize;
 mod restart;
 mod restore;
 mod returns;
-mod service;
 mod settle;
-mod size;
 mod skip;
 mod start;
 mod success;
@@ -50,7 +46,6 @@ mod tests;
 mod ttl;
 mod types;
 mod unreachable;
-mod waiting;
 mod wrong_reports;
 
 use std::ops::ControlFlow;
@@ -60,12 +55,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use reconciliation::Reconciliation;
 
+pub use barrier::{Barrier, barrier};
 pub use finished::ENDED_JOB_DEADLINE;
 pub use notes::merge as merge_notes;
 pub use types::{
     Action, ExitClass, Fact, LONGEST_RESTART_BACKOFF, MEMORY_OF_NAMESPACE, Note, Plan, PodDeletion, Settings, Trigger,
 };
-pub use waiting::{Barrier, barrier};
 
 /// The rules, in order. A rule that breaks ends the reconciliation.
 fn rules(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
@@ -90,27 +85,37 @@ fn rules(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
     failure::apply_policy(reconciliation)?;
     success::complete(reconciliation)?;
     successors::release(reconciliation);
-    claims::ensure(reconciliation);
-    service::ensure(reconciliation);
-    permissions::ensure(reconciliation);
+    children::ensure_claims(reconciliation);
+    children::ensure_service(reconciliation);
+    children::ensure_role_binding(reconciliation);
     placement::repair(reconciliation)?;
     unreachable::force_delete(reconciliation);
     attempts::track(reconciliation)?;
     suspend::suspend_jobs(reconciliation);
     resize::resize(reconciliation)?;
     start::create_and_resume(reconciliation)?;
-    support::set_condition(reconciliation);
-    restore::epochs(reconciliation)?;
-    barrier::limit_failures(reconciliation)?;
-    returns::replace(reconciliation)?;
-    members::adopt(reconciliation)?;
-    members::join(reconciliation)?;
-    epochs::advance(reconciliation)?;
+    if reconciliation.in_place() {
+        in_place_rules(reconciliation)?;
+    }
     epochs::lift_for_recreated(reconciliation);
     recovery::record(reconciliation);
-    barrier_wait::report(reconciliation);
+    barrier::report_wait(reconciliation);
     not_running::report(reconciliation);
     ControlFlow::Continue(())
+}
+
+/// The rules of a group that restarts in place.
+fn in_place_rules(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
+    let is_suspended = reconciliation.is_suspended();
+    support::set_condition(reconciliation);
+    if !is_suspended {
+        restore::epochs(reconciliation)?;
+        barrier::limit_failures(reconciliation)?;
+        returns::replace(reconciliation)?;
+    }
+    members::adopt(reconciliation)?;
+    members::join(reconciliation)?;
+    if is_suspended { ControlFlow::Continue(()) } else { epochs::advance(reconciliation) }
 }
 
 /// Applies the rules to the observed state of a JobSet at the time `now`.

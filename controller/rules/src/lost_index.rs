@@ -10,7 +10,7 @@ use jobset_store::pods::{FailedWorker, JobPods};
 
 use crate::cause::{Cause, Counting};
 use crate::epochs::Epochs;
-use crate::reconciliation::{Current, Reconciliation, has_failed};
+use crate::reconciliation::{Current, Reconciliation, has_failed, node_name};
 use crate::types::Trigger;
 use crate::{incident, restart};
 
@@ -67,20 +67,17 @@ fn lost<'a>(reconciliation: &Reconciliation<'a>, epochs: Epochs) -> Vec<LostInde
 
 fn cause(lost: &LostIndex<'_>, is_loss: bool) -> Cause {
     let LostIndex { job, index, .. } = lost;
-    let failure = lost.worker.as_ref().map(|worker| &worker.failure);
     // The exit code comes early: the status keeps begin and end of a long message.
     let message = match &lost.worker {
         Some(FailedWorker { pod, node, failure, .. }) => {
-            let node = node.as_deref().unwrap_or("unknown");
+            let node = node_name(node.as_ref());
             format!("index {index} failed for good: Pod {pod} on node {node}, {failure}")
         }
         None => format!("index {index} of Job {job} failed for good"),
     };
-    Cause {
-        reason: conditions::INDEX_FAILED.to_owned(),
-        message,
-        trigger: lost.worker.as_ref().map_or(Trigger::JobFailed, incident::trigger),
-        failed_at: failure.and_then(|failure| failure.exit.as_ref()?.finished_at),
-        is_loss,
-    }
+    let cause = match &lost.worker {
+        Some(worker) => incident::cause(message, worker),
+        None => Cause { reason: String::new(), message, trigger: Trigger::JobFailed, failed_at: None, is_loss },
+    };
+    Cause { reason: conditions::INDEX_FAILED.to_owned(), is_loss, ..cause }
 }

@@ -8,8 +8,8 @@ use std::ops::ControlFlow;
 
 use jobset_api::ReplicatedJob;
 use jobset_store::Ranges;
-use jobset_store::members::Members;
-use jobset_store::pods::{FailedWorker, JobPods, PodView};
+use jobset_store::members::{Members, newcomers};
+use jobset_store::pods::{FailedWorker, JobPods, PodFailure, PodView};
 
 use crate::job_end;
 use crate::reconciliation::{Current, Reconciliation, has_completed, has_failed};
@@ -46,9 +46,22 @@ impl Slots {
         self.open.saturating_sub(self.newcomers)
     }
 
+    /// Open slots whose Pod reports this epoch.
+    pub(super) fn at(&self, epoch: i32) -> usize {
+        self.reports.get(&epoch).copied().unwrap_or(0)
+    }
+
     /// Members whose Pod reports this epoch, the next one.
     pub(super) fn members_at(&self, next: i32) -> usize {
-        self.reports.get(&next).copied().unwrap_or(0).saturating_sub(self.arrived)
+        self.at(next).saturating_sub(self.arrived)
+    }
+
+    /// Slots that the next epoch waits for: members, or all where there are none.
+    pub(super) fn missing(&self, next: i32) -> usize {
+        match self.members() {
+            0 => self.open.saturating_sub(self.at(next)),
+            members => members.saturating_sub(self.members_at(next)),
+        }
     }
 
     /// Whether a member has failed: the controller has observed it, or its agent reports the next epoch.
@@ -91,7 +104,7 @@ pub(super) fn slots(reconciliation: &Reconciliation<'_>) -> Slots {
         let missing = i64::from(group.replicas()).saturating_sub(i64::try_from(created.len()).unwrap_or(i64::MAX));
         let open = missing.saturating_mul(pods.into());
         let members = reconciliation.members(index);
-        let of_created: i64 = created.iter().map(|job| members.of_job(*job).count_below(pods)).sum();
+        let of_created: i64 = created.iter().map(|job| members.of_job(*job).count_below(pods.into())).sum();
         let of_missing = members.count_within(group.replicas(), pods).saturating_sub(of_created);
         slots.open = slots.open.saturating_add(count(open));
         slots.newcomers = slots.newcomers.saturating_add(count(open.saturating_sub(of_missing)));
@@ -99,7 +112,7 @@ pub(super) fn slots(reconciliation: &Reconciliation<'_>) -> Slots {
     if reconciliation.status.synced_epoch == 0 {
         // The first epoch begins without members.
         slots.newcomers = slots.open;
-        slots.arrived = slots.reports.get(&1).copied().unwrap_or(0);
+        slots.arrived = slots.at(1);
     }
     slots
 }
@@ -128,7 +141,7 @@ pub(super) fn join(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
     let synced = reconciliation.status.synced_epoch;
     let has_joined = |job: &Current<'_>| job.pods.is_some_and(|pods| !pods.newcomers_at(synced).is_empty());
     let is_over = reconciliation.status.deprecated_epoch == synced;
-    if !reconciliation.in_place() || is_over || !reconciliation.current.iter().any(has_joined) {
+    if is_over || !reconciliation.current.iter().any(has_joined) {
         return ControlFlow::Continue(());
     }
     let changed = record_those(reconciliation, Record::MembersAndNewcomersAt(synced));
@@ -140,7 +153,7 @@ pub(super) fn join(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
 /// Go JobSet has begun it. The Pods that the Jobs have now are the members.
 pub(super) fn adopt(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
     let recorded = reconciliation.status.replicated_jobs_status.iter().all(|status| status.synced_pods.is_some());
-    if !reconciliation.in_place() || reconciliation.status.synced_epoch == 0 || recorded {
+    if reconciliation.status.synced_epoch == 0 || recorded {
         return ControlFlow::Continue(());
     }
     record_those(reconciliation, Record::PodsOfJobs);
@@ -246,7 +259,7 @@ pub(super) fn created_slots(reconciliation: &Reconciliation<'_>) -> Slots {
         if !current.is_over() {
             let of_job = growing[current.group].as_ref().map(|members| members.of_job(job.index.unwrap_or(-1)));
             let beyond = i64::from(size).saturating_sub(group.template.spec.pods().into());
-            let newcomers = of_job.map_or(beyond, |members| members.newcomers(size, &job.completed));
+            let newcomers = of_job.map_or(beyond, |members| newcomers(&members, size, &job.completed));
             slots.newcomers = slots.newcomers.saturating_add(count(newcomers));
         }
         let Some(pods) = current.pods.filter(|_| !current.is_over()) else { continue };
@@ -281,7 +294,8 @@ pub(super) fn failed_workers<'a>(reconciliation: &Reconciliation<'a>) -> Vec<(&'
     for current in reconciliation.current.iter().filter(|current| !current.is_over()) {
         let Some(pods) = current.pods else { continue };
         let template = &reconciliation.groups()[current.group].template.spec;
-        let keeps_job = |worker: &&FailedWorker| !(worker.pod_ended && worker.failure.fails_job_or_index(template));
+        let fails_job = |failure: &PodFailure| matches!(failure.first_action(template), Some("FailJob" | "FailIndex"));
+        let keeps_job = |worker: &&FailedWorker| !(worker.pod_ended && fails_job(&worker.failure));
         let is_outside = |worker: &FailedWorker| worker.index.is_some_and(|index| index >= template.pods());
         let mut workers: Vec<&FailedWorker> = pods.broken_in(synced).filter(keeps_job).collect();
         if workers.iter().any(|worker| worker.deleted) {
@@ -354,14 +368,7 @@ pub(super) fn leaving<'a>(reconciliation: &Reconciliation<'a>) -> Option<&'a Pod
         // A Pod whose Job is gone may belong to an earlier JobSet of this name, whose epochs are others.
         pods.filter(move |pod| is_known || pod.epoch.number() == Some(next))
     };
+    let is_unreachable = |pod: &PodView| observed.node_of(pod).is_some_and(|node| node.unreachable_since.is_some());
     let jobs = observed.pods().jobs().filter(move |(job, _)| !foreign.contains(job));
-    jobs.flat_map(of_job).filter(|pod| !observed.is_unreachable(pod)).min_by(|a, b| a.name.cmp(&b.name))
-}
-
-/// The Pods of the Jobs that are not over, with the index of their replicatedJob.
-pub(super) fn running_jobs<'a>(
-    reconciliation: &Reconciliation<'a>,
-) -> impl Iterator<Item = (&'a JobPods, usize)> + use<'a> {
-    let running = reconciliation.current.iter().filter(|current| !current.is_over());
-    running.filter_map(|current| Some((current.pods?, current.group))).collect::<Vec<_>>().into_iter()
+    jobs.flat_map(of_job).filter(|pod| !is_unreachable(pod)).min_by(|a, b| a.name.cmp(&b.name))
 }

@@ -1,12 +1,11 @@
 //! Reports workers that do not run although the barrier was lifted, with what their Pods wait for.
 
-use jobset_api::{JobSetStatus, conditions, event};
+use jobset_api::{conditions, event};
 use jobset_store::pods::PodView;
 use k8s_openapi::jiff::SignedDuration;
 
-use crate::barrier_wait::age;
-use crate::members;
-use crate::reconciliation::{Reconciliation, first_few};
+use crate::barrier;
+use crate::reconciliation::{Reconciliation, by_name, name_few};
 
 /// After this time, a worker that does not run is late.
 const LATE: SignedDuration = SignedDuration::from_secs(30);
@@ -17,34 +16,26 @@ const LATE: SignedDuration = SignedDuration::from_secs(30);
 pub(super) fn report(reconciliation: &mut Reconciliation<'_>) {
     let status = &reconciliation.status;
     let Some(since) = status.epoch_transition_time.as_ref().map(|time| time.0) else { return };
-    let before = reconciliation.observed.jobset.status.as_ref().map(JobSetStatus::epochs);
-    let was_lifted_before = before == Some(status.epochs()) && !status.epochs().is_closed();
-    if !reconciliation.in_place() || reconciliation.observed.jobset.spec.is_suspended() || !was_lifted_before {
+    let was_lifted_before = status.epochs() == reconciliation.observed.stored_epochs() && !status.epochs().is_closed();
+    if !reconciliation.in_place() || reconciliation.is_suspended() || !was_lifted_before {
         return;
     }
-    let waited = reconciliation.now.0.duration_since(since);
     let late = late_pods(reconciliation);
     if late.is_empty() {
         let message = "the workers of all Pods have started";
         reconciliation.clear_condition(conditions::WORKERS_NOT_RUNNING, conditions::WORKERS_RUN, message);
         return;
     }
-    let Some((age, refresh)) = age(waited, LATE) else {
-        reconciliation.requeue_at(since.saturating_add(LATE).unwrap_or(since));
+    let words = |age| format!("{age} after the barrier was lifted,");
+    let Some(begin) = barrier::begin_of_message(reconciliation, conditions::WORKERS_NOT_RUNNING, since, LATE, words)
+    else {
         return;
     };
-    reconciliation.requeue_at(since.saturating_add(refresh).unwrap_or(since));
-    let begin = format!("{age} after the barrier was lifted,");
-    let stored = reconciliation.true_condition(conditions::WORKERS_NOT_RUNNING);
-    if stored.is_some_and(|it| it.message.starts_with(&begin)) {
-        return;
-    }
-    let is_new = stored.is_none();
-    let names: Vec<&str> = late.iter().map(|pod| &*pod.name).collect();
+    let is_new = reconciliation.true_condition(conditions::WORKERS_NOT_RUNNING).is_none();
     let why = late.iter().find_map(|pod| why(reconciliation, pod)).map(|why| format!("; {why}"));
     let message =
-        format!("{begin} the workers of these Pods do not run: {}{}", first_few(&names), why.unwrap_or_default());
-    reconciliation.set_condition(conditions::WORKERS_NOT_RUNNING, true, conditions::CONTAINERS_NOT_STARTED, &message);
+        format!("{begin} the workers of these Pods do not run: {}{}", name_few(&late), why.unwrap_or_default());
+    reconciliation.set_condition(conditions::WORKERS_NOT_RUNNING, conditions::CONTAINERS_NOT_STARTED, &message);
     if is_new {
         reconciliation.warn(event::WORKERS_NOT_RUNNING, message);
     }
@@ -53,17 +44,15 @@ pub(super) fn report(reconciliation: &mut Reconciliation<'_>) {
 /// The Pods whose worker should run, and has not started, in the order of their names.
 fn late_pods<'a>(reconciliation: &Reconciliation<'a>) -> Vec<&'a PodView> {
     let synced = reconciliation.status.synced_epoch;
-    let pods = members::running_jobs(reconciliation).flat_map(|(pods, _)| pods.not_started_in(synced));
-    let mut late: Vec<_> = pods.collect();
-    late.sort_by(|a, b| a.name.cmp(&b.name));
-    late
+    let pods = reconciliation.running_pods().flat_map(|pods| pods.not_started_in(synced));
+    by_name(pods)
 }
 
 /// What the Pod waits for, as far as its status and its node tell.
 pub(super) fn why(reconciliation: &Reconciliation<'_>, pod: &PodView) -> Option<String> {
     let PodView { name, node, waiting, .. } = pod;
     let Some(node) = node.as_deref() else { return Some(format!("Pod {name} has no node")) };
-    if reconciliation.observed.node(node).is_some_and(|node| !node.ready) {
+    if reconciliation.observed.node_of(pod).is_some_and(|node| !node.ready) {
         return Some(format!("node {node} of Pod {name} is not ready"));
     }
     if pod.sandbox_lost_at.is_some() {

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn thousands_of_notes_list_the_first_ten_and_count_the_rest() {
+    fn many_notes_list_first_ten_and_count_rest() {
         let pods = |from: usize| (from..5_000).map(|pod| warning("A", &format!("Pod {pod}"))).collect::<Vec<_>>();
         let listed: Vec<String> = (0..10).map(|pod| format!("Pod {pod}")).collect();
         assert_eq!(messages(pods(0)), [format!("{}; and 4990 more", listed.join("; "))]);

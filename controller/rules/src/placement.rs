@@ -6,7 +6,6 @@
 
 use std::ops::ControlFlow;
 
-use jobset_api::event;
 use jobset_store::pods::{PodPhase, PodView};
 
 use crate::epochs;
@@ -16,11 +15,11 @@ use crate::types::PodDeletion;
 pub(super) fn repair(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
     let running = reconciliation.current.iter().filter(|current| current.job.finished.is_none());
     let jobs = running.filter_map(|current| current.pods);
-    let misplaced: Vec<(PodView, String)> = jobs
+    let misplaced: Vec<(&PodView, &str)> = jobs
         .filter_map(|pods| Some((pods, leaders_domain(reconciliation, pods.leader()?)?)))
         .flat_map(|(pods, domain)| {
             let misplaced = pods.followers().filter(move |(selected, _)| *selected != domain);
-            misplaced.flat_map(move |(_, pods)| pods.map(move |pod| (pod.clone(), domain.to_owned())))
+            misplaced.flat_map(move |(_, pods)| pods.map(move |pod| (pod, domain)))
         })
         .collect();
     if !misplaced.is_empty() {
@@ -28,14 +27,11 @@ pub(super) fn repair(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()>
     }
     for (pod, domain) in misplaced {
         let selected = pod.domain.as_ref().and_then(|domain| domain.value.as_deref()).unwrap_or_default();
-        reconciliation.warn(
-            event::EXCLUSIVE_PLACEMENT_VIOLATION,
-            format!(
-                "Pod {} is deleted: it selects the topology domain {selected:?}, but its leader is in {domain:?}",
-                pod.name
-            ),
+        let name = &pod.name;
+        let message = format!(
+            "Pod {name} is deleted: it selects the topology domain {selected:?}, but its leader is in {domain:?}"
         );
-        reconciliation.delete_pod(pod.name, pod.uid, PodDeletion::Misplaced);
+        reconciliation.delete_pod(name, &pod.uid, PodDeletion::Misplaced, message);
     }
     ControlFlow::Continue(())
 }
@@ -45,5 +41,5 @@ fn leaders_domain<'a>(reconciliation: &Reconciliation<'a>, leader: &'a PodView) 
         return None;
     }
     let key = &leader.domain.as_ref()?.key;
-    reconciliation.observed.node(leader.node.as_deref()?)?.domain(key)
+    reconciliation.observed.node_of(leader)?.domain(key)
 }

@@ -3,10 +3,11 @@
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use jobset_api::{JobSetStatus, ReplicatedJob, ReplicatedJobStatus, RestartBudget, RestartStrategy, conditions};
 use jobset_store::members::Members;
-use jobset_store::pods::JobPods;
+use jobset_store::pods::{JobPods, PodView};
 use jobset_store::{Finished, JobView, Observed};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
@@ -121,8 +122,7 @@ impl<'a> Reconciliation<'a> {
 
     pub(super) fn into_plan(self) -> Plan {
         let Self { mut status, actions, notes, facts, requeue, .. } = self;
-        let before = self.observed.jobset.status.as_ref().map(JobSetStatus::epochs);
-        if status.epochs() != before.unwrap_or_default() {
+        if status.epochs() != self.observed.stored_epochs() {
             status.epoch_transition_time = Some(backoff::micro_time(self.now.0));
         }
         let notes = merge_notes(notes.into_iter().map(|note| (note, 1)));
@@ -139,8 +139,7 @@ impl<'a> Reconciliation<'a> {
             job: status.map_or(0, |status| status.job_attempt(place.job_index)),
             execution: attempts::of_new_jobs(self),
         };
-        let classes = self.observed.priority_classes();
-        build::DesiredJob::of(self.observed.jobset, place, attempt, self.strategy, classes)
+        build::DesiredJob::of(self.observed.jobset, place, attempt, self.strategy, &self.observed.cluster.classes)
     }
 
     pub(super) fn groups(&self) -> &'a [ReplicatedJob] {
@@ -153,7 +152,12 @@ impl<'a> Reconciliation<'a> {
         self.by_group[begin..self.ends[group]].iter().map(|place| &self.current[*place])
     }
 
-    /// Whether the Job belongs to the current attempt.
+    /// The Pods of the Jobs that are not over.
+    pub(super) fn running_pods(&self) -> impl Iterator<Item = &'a JobPods> + use<'a> {
+        let running = self.current.iter().filter(|current| !current.is_over());
+        running.filter_map(|current| current.pods).collect::<Vec<_>>().into_iter()
+    }
+
     pub(super) fn is_current(&self, job: &JobView) -> bool {
         is_current(&self.status, self.group_of(job), job)
     }
@@ -173,6 +177,10 @@ impl<'a> Reconciliation<'a> {
     pub(super) fn status_of(&self, name: &str) -> Option<&ReplicatedJobStatus> {
         let (place, group) = self.group_named(name)?;
         self.status.replicated_job_at(place, &group.name)
+    }
+
+    pub(super) fn is_suspended(&self) -> bool {
+        self.observed.jobset.spec.is_suspended()
     }
 
     /// Whether workers restart in place.
@@ -200,12 +208,23 @@ impl<'a> Reconciliation<'a> {
         self.requeue = Some(self.requeue.map_or(at, |before| before.min(at)));
     }
 
+    /// Whether this time has come. If not, requeues the JobSet at it.
+    pub(super) fn is_due(&mut self, at: Timestamp) -> bool {
+        let is_due = at <= self.now.0;
+        if !is_due {
+            self.requeue_at(at);
+        }
+        is_due
+    }
+
     pub(super) fn delete_job(&mut self, name: &str, uid: &str) {
         self.actions.push(Action::DeleteJob { name: name.to_owned(), uid: uid.to_owned() });
     }
 
-    pub(super) fn delete_pod(&mut self, name: String, uid: String, reason: PodDeletion) {
-        self.actions.push(Action::DeletePod { name, uid, reason });
+    /// Deletes the Pod of this name and UID, and says why in an Event.
+    pub(super) fn delete_pod(&mut self, name: &str, uid: &str, reason: PodDeletion, message: String) {
+        self.warn(reason.event(), message);
+        self.actions.push(Action::DeletePod { name: name.to_owned(), uid: uid.to_owned(), reason });
     }
 
     /// The condition of this type, if it is true.
@@ -213,13 +232,15 @@ impl<'a> Reconciliation<'a> {
         conditions::find_true(&self.status.conditions, type_)
     }
 
-    pub(super) fn set_condition(&mut self, type_: &str, status: bool, reason: &str, message: &str) -> bool {
-        conditions::set(&mut self.status.conditions, type_, status, reason, message, self.now)
+    /// Makes a condition true. Returns whether that changes it.
+    pub(super) fn set_condition(&mut self, type_: &str, reason: &str, message: &str) -> bool {
+        conditions::set(&mut self.status.conditions, type_, true, reason, message, self.now)
     }
 
     /// Sets a condition to false if it is true, and does not add a condition that is absent. Returns whether it was true.
     pub(super) fn clear_condition(&mut self, type_: &str, reason: &str, message: &str) -> bool {
-        conditions::is_true(&self.status.conditions, type_) && self.set_condition(type_, false, reason, message)
+        self.true_condition(type_).is_some()
+            && conditions::set(&mut self.status.conditions, type_, false, reason, message, self.now)
     }
 
     /// The JobSet waits for nothing any longer.
@@ -240,7 +261,7 @@ impl<'a> Reconciliation<'a> {
     /// Fails the JobSet. This is final.
     pub(super) fn fail(&mut self, reason: &'static str, message: String) -> ControlFlow<()> {
         conditions::FAILED.clone_into(&mut self.status.terminal_state);
-        self.set_condition(conditions::FAILED, true, reason, &message);
+        self.set_condition(conditions::FAILED, reason, &message);
         self.clear_condition(conditions::RESTARTING, conditions::JOB_SET_FAILED, "jobset failed");
         self.clear_waits("jobset failed");
         self.warn(reason, message);
@@ -261,6 +282,23 @@ pub(super) fn first_few<S: Borrow<str>>(names: &[S]) -> String {
     }
 }
 
+/// The Pods in the order of their names.
+pub(super) fn by_name<'a>(pods: impl Iterator<Item = &'a PodView>) -> Vec<&'a PodView> {
+    let mut pods: Vec<_> = pods.collect();
+    pods.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    pods
+}
+
+/// Lists the names of the first ten Pods, and the number of the others.
+pub(super) fn name_few(pods: &[&PodView]) -> String {
+    first_few(&pods.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>())
+}
+
+/// The name of a node for a message.
+pub(super) fn node_name(node: Option<&Arc<str>>) -> &str {
+    node.map_or("unknown", |name| name)
+}
+
 /// Whether the Job belongs to the current attempt: no restart of the JobSet, of its replicatedJob or of the Job itself has
 /// begun since its creation. A Job of a later attempt than the status knows is current, too: the status was lost, or
 /// another controller dropped fields that it does not know. The next restart uses a higher attempt.
@@ -270,12 +308,10 @@ fn is_current(status: &JobSetStatus, group: Option<usize>, job: &JobView) -> boo
     of_set && job.job_attempt >= of_group.map_or(0, |status| status.job_attempt(job.index.unwrap_or(-1)))
 }
 
-/// Whether the Job has completed.
 pub(super) fn has_completed(job: &JobView) -> bool {
     job.finished == Some(Finished::Completed)
 }
 
-/// Whether the Job has failed.
 pub(super) fn has_failed(job: &JobView) -> bool {
     matches!(job.finished, Some(Finished::Failed { .. }))
 }

@@ -10,19 +10,18 @@ pub(super) fn record(reconciliation: &mut Reconciliation<'_>) {
     let (status, groups) = (&reconciliation.status, reconciliation.groups());
     let restarts = conditions::is_true(&status.conditions, conditions::RESTARTING);
     let are_ready = all_are_ready(status, groups);
-    let is_over = if restarts {
-        (are_ready || has_newcomers(reconciliation)) && all_run_again(reconciliation)
+    let is_over = if restarts && reconciliation.in_place() {
+        // The readiness of Jobs is not enough. The Job controller writes it and the agents report epochs, at different times, so it
+        // may still be the readiness before the restart. The Jobs of newcomers are not ready, and the members run without them.
+        let slots = members::slots(reconciliation);
+        (are_ready || slots.newcomers > 0) && !status.epochs().is_closed() && slots.all_run()
     } else {
         are_ready
     };
     if !is_over {
         return;
     }
-    let what = if all_are_ready(status, groups) {
-        "all jobs are ready"
-    } else {
-        "all Pods run but new ones, which may follow"
-    };
+    let what = if are_ready { "all jobs are ready" } else { "all Pods run but new ones, which may follow" };
     if reconciliation.clear_condition(conditions::RESTARTING, conditions::JOBS_READY, what) {
         backoff::complete(reconciliation);
         if backoff::is_announced(reconciliation) {
@@ -34,28 +33,14 @@ pub(super) fn record(reconciliation: &mut Reconciliation<'_>) {
     }
 }
 
-/// Whether all workers run after a restart. With in-place restart, the readiness of Jobs is not enough: the Job controller
-/// writes it and the agents report epochs, at different times, so it may still be the readiness before the restart.
-fn all_run_again(reconciliation: &Reconciliation<'_>) -> bool {
-    let lifted = !reconciliation.status.epochs().is_closed();
-    !reconciliation.in_place() || lifted && members::slots(reconciliation).all_run()
-}
-
-/// Whether Pods are still to join the group, in place. Their Jobs are not ready, and the members run without them.
-fn has_newcomers(reconciliation: &Reconciliation<'_>) -> bool {
-    reconciliation.in_place() && members::slots(reconciliation).newcomers > 0
-}
-
 fn restarted_message(reconciliation: &Reconciliation<'_>, what: &str) -> String {
     let epoch = if reconciliation.in_place() {
         format!(" in epoch {}", reconciliation.status.synced_epoch)
     } else {
         String::new()
     };
-    let (counted, max_restarts) = (
-        reconciliation.budget.spent(&reconciliation.status, Scope::JobSet),
-        reconciliation.observed.jobset.allowed_restarts(),
-    );
+    let counted = reconciliation.budget.spent(&reconciliation.status, Scope::JobSet);
+    let max_restarts = reconciliation.observed.jobset.allowed_restarts();
     format!("{what}{epoch} after restart {}; {counted} of {max_restarts} counted", reconciliation.status.group_restarts)
 }
 

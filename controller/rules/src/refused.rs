@@ -12,7 +12,7 @@ use crate::reconciliation::Reconciliation;
 const LONGEST: usize = 2048;
 
 pub(super) fn set_condition(reconciliation: &mut Reconciliation<'_>) {
-    match reconciliation.observed.refused() {
+    match reconciliation.observed.entry.refused.as_deref() {
         // After a start of the controller, the condition stays until the first request shows whether it still holds.
         None => {}
         Some([]) => {
@@ -23,12 +23,7 @@ pub(super) fn set_condition(reconciliation: &mut Reconciliation<'_>) {
             );
         }
         Some([first, others @ ..]) => {
-            reconciliation.set_condition(
-                conditions::CHILD_REFUSED,
-                true,
-                event::REFUSED,
-                &message(first, others.len()),
-            );
+            reconciliation.set_condition(conditions::CHILD_REFUSED, event::REFUSED, &message(first, others.len()));
         }
     }
 }

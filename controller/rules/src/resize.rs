@@ -11,7 +11,7 @@ use jobset_api::event;
 
 use crate::reconciliation::{Current, Reconciliation, first_few};
 use crate::types::Action;
-use crate::{epochs, members, size};
+use crate::{epochs, invalid, members};
 
 /// A Job whose size differs from the specification.
 struct Misfit<'a> {
@@ -32,7 +32,7 @@ impl Misfit<'_> {
 }
 
 pub(super) fn resize(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
-    if !reconciliation.settings.gates.elastic_job_set || size::is_too_large(reconciliation) {
+    if !reconciliation.settings.gates.elastic_job_set || invalid::is_too_large(reconciliation) {
         return ControlFlow::Continue(());
     }
     let surplus = reconciliation.surplus.iter().map(|current| Misfit { current: *current, specified: None });

@@ -80,7 +80,7 @@ pub(super) fn begin(
     cause: &Cause,
     message: &str,
 ) {
-    reconciliation.set_condition(conditions::RESTARTING, true, &cause.reason, message);
+    reconciliation.set_condition(conditions::RESTARTING, &cause.reason, message);
     deadline::begin_again(reconciliation);
     let action = match counting {
         Counting::Ignored => FailurePolicyAction::RestartJobSetAndIgnoreMaxRestarts,

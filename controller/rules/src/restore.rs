@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use jobset_api::event;
 
-use crate::members::{running_jobs, slots};
+use crate::members::slots;
 use crate::reconciliation::Reconciliation;
 
 /// Largest epoch that a report may have. No group restarts so often, so a larger report does not come from an agent.
@@ -27,14 +27,11 @@ enum Memory {
 ///
 /// Without this rule every report would be too high, and the controller would delete the Pods of a healthy group.
 pub(super) fn epochs(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
-    if !reconciliation.in_place()
-        || reconciliation.status.synced_epoch > 0
-        || reconciliation.observed.jobset.spec.is_suspended()
-    {
+    if reconciliation.status.synced_epoch > 0 {
         return ControlFlow::Continue(());
     }
     let mut reports: BTreeMap<i32, usize> = BTreeMap::new();
-    for (pods, _) in running_jobs(reconciliation) {
+    for pods in reconciliation.running_pods() {
         for (epoch, count) in pods.reports().iter().chain(pods.suspect_members()) {
             *reports.entry(*epoch).or_default() += count;
         }

@@ -10,13 +10,13 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use jobset_api::epoch::{EpochVerdict, GroupEpochs};
-use jobset_api::{conditions, event, labels};
+use jobset_api::{conditions, labels};
 use jobset_store::pods::{JobPods, PodView};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use crate::reconciliation::{Reconciliation, first_few};
+use crate::epochs;
+use crate::reconciliation::{Reconciliation, name_few, node_name};
 use crate::types::PodDeletion;
-use crate::{epochs, members};
 
 /// How long the proof that a Pod cannot come back has to last.
 const RETURN_LIMIT: SignedDuration = SignedDuration::from_mins(1);
@@ -24,23 +24,18 @@ const RETURN_LIMIT: SignedDuration = SignedDuration::from_mins(1);
 /// Longest time until a Pod without such a proof is replaced, unless its JobSet asks for a longer one.
 const LONGEST_WAIT: SignedDuration = SignedDuration::from_hours(24);
 
-/// Why a Pod is replaced.
 struct Replacement {
     /// When the Pod is replaced.
     due: Timestamp,
-    /// For people.
     why: String,
 }
 
 /// Deletes the Pods that cannot come back.
 pub(super) fn replace(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
-    if !reconciliation.in_place() || reconciliation.observed.jobset.spec.is_suspended() {
-        return ControlFlow::Continue(());
-    }
     let epochs = reconciliation.status.epochs();
     let after = reconciliation.observed.jobset.replace_stuck_pods_after();
     let mut candidates: Vec<(&PodView, Option<Replacement>)> = Vec::new();
-    for (pods, _) in members::running_jobs(reconciliation) {
+    for pods in reconciliation.running_pods() {
         let stuck = pods.stuck().filter(|pod| pod.owes_return(epochs));
         candidates.extend(stuck.map(|pod| (pod, proved(reconciliation, pod))));
         if let Some(after) = after {
@@ -54,8 +49,7 @@ pub(super) fn replace(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()
     for (pod, replacement) in candidates {
         match replacement {
             Some(_) if due.iter().any(|(it, _)| it.uid == pod.uid) => {}
-            Some(replacement) if replacement.due <= now => due.push((pod, replacement)),
-            Some(replacement) => reconciliation.requeue_at(replacement.due),
+            Some(replacement) => due.extend(reconciliation.is_due(replacement.due).then_some((pod, replacement))),
             // Its container may end again, or its node may become ready.
             None => reconciliation.requeue_at(later),
         }
@@ -63,25 +57,25 @@ pub(super) fn replace(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()
     if due.is_empty() {
         return ControlFlow::Continue(());
     }
-    let names: Vec<&str> = due.iter().map(|(pod, _)| &*pod.name).collect();
+    let names: Vec<&PodView> = due.iter().map(|(pod, _)| *pod).collect();
     // Without a Pod that waits at the barrier, the others run on.
     let runs = |pod: &PodView| pod.epoch.number().is_some_and(|epoch| epochs.verdict(epoch) == EpochVerdict::Run);
     if !epochs.is_closed() && due.iter().any(|(pod, _)| runs(pod)) {
-        let message = format!("these Pods cannot come back, and are replaced: {}", first_few(&names));
-        reconciliation.set_condition(conditions::WORKERS_NOT_RUNNING, true, conditions::CANNOT_RETURN, &message);
+        let message = format!("these Pods cannot come back, and are replaced: {}", name_few(&names));
+        reconciliation.set_condition(conditions::WORKERS_NOT_RUNNING, conditions::CANNOT_RETURN, &message);
         epochs::restart_uncounted(reconciliation)?;
     }
     for (pod, Replacement { why, .. }) in due {
-        let node = pod.node.as_deref().unwrap_or("unknown");
-        reconciliation.warn(event::POD_REPLACED, format!("Pod {} on node {node} is replaced: {why}", pod.name));
-        reconciliation.delete_pod(pod.name.clone(), pod.uid.clone(), PodDeletion::CannotReturn);
+        let node = node_name(pod.node.as_ref());
+        let message = format!("Pod {} on node {node} is replaced: {why}", pod.name);
+        reconciliation.delete_pod(&pod.name, &pod.uid, PodDeletion::CannotReturn, message);
     }
     ControlFlow::Continue(())
 }
 
 /// When a Pod is replaced whose return is proved to be impossible. Nothing is proved by a node that is not ready: it may be restarting.
 fn proved(reconciliation: &Reconciliation<'_>, pod: &PodView) -> Option<Replacement> {
-    let node = reconciliation.observed.node(pod.node.as_deref()?)?;
+    let node = reconciliation.observed.node_of(pod)?;
     let (since, is_named) = (owed_since(reconciliation), is_named(reconciliation, pod));
     let (begin, why) = match (pod.sandbox_lost_at, pod.waiting.as_deref()) {
         _ if !node.ready => return None,
@@ -118,7 +112,7 @@ fn asked_for(
     pod: &PodView,
     after: Duration,
 ) -> Option<Replacement> {
-    reconciliation.observed.node(pod.node.as_deref()?).filter(|node| node.ready)?;
+    reconciliation.observed.node_of(pod).filter(|node| node.ready)?;
     let since = owed_since(reconciliation)?;
     let after = SignedDuration::try_from(after).unwrap_or(SignedDuration::MAX);
     let longest = after.max(LONGEST_WAIT);

@@ -5,12 +5,11 @@
 //! worker may ask another one.
 
 use jobset_api::{conditions, event};
-use jobset_store::pods::{JobPods, PodView};
+use jobset_store::pods::PodView;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::backoff;
-use crate::members::running_jobs;
 use crate::reconciliation::Reconciliation;
 
 /// An epoch that waits until names have settled.
@@ -29,53 +28,42 @@ pub(super) fn waits(reconciliation: &Reconciliation<'_>) -> Option<Settling> {
     if reconciliation.status.synced_epoch == 0 || time.is_zero() {
         return None;
     }
-    let youngest = |of_job: fn(&JobPods) -> Option<Timestamp>| {
-        running_jobs(reconciliation).filter_map(|(pods, _)| of_job(pods)).max()
-    };
-    let addresses = Addresses {
-        of_members: youngest(JobPods::youngest_address),
-        of_newcomers: youngest(JobPods::youngest_address_of_newcomers),
-    };
+    let youngest =
+        |of_newcomers| reconciliation.running_pods().filter_map(|pods| pods.youngest_address(of_newcomers)).max();
     let now = reconciliation.now.0;
     let began = own_condition(reconciliation).map_or(now, |it| it.last_transition_time.0);
     let longest = backoff::seconds(reconciliation.settings.longest_restart_backoff);
-    addresses.settle(time, Wait { began, now, longest })
+    settling(youngest(false), youngest(true), time, Wait { began, now, longest })
 }
 
 /// Says what the next epoch waits for in the condition BarrierWaiting. Returns whether it waits for names, and for nothing else.
 pub(super) fn report(reconciliation: &mut Reconciliation<'_>) -> bool {
     let waits = reconciliation.settling.filter(|_| backoff::waits_until(reconciliation).is_none());
+    let known = own_condition(reconciliation).map(|it| it.message.clone());
     let Some(settling) = waits else {
-        if condition(reconciliation).is_some_and(|it| it.reason == conditions::NAMES_SETTLE) {
+        let stored = reconciliation.true_condition(conditions::BARRIER_WAITING);
+        if stored.is_some_and(|it| it.reason == conditions::NAMES_SETTLE) {
             end(reconciliation);
         }
         return false;
     };
-    let known = own_condition(reconciliation).map(|it| it.message.clone());
     reconciliation.requeue_at(settling.until);
     let begin = format!("the next epoch waits until {:.0} for DNS: ", settling.until);
     if known.as_ref().is_some_and(|message| message.starts_with(&begin)) {
         return true;
     }
-    let pods = running_jobs(reconciliation).filter_map(|(pods, _)| pods.with_address_since(settling.since));
+    let pods = reconciliation.running_pods().filter_map(|pods| pods.with_address_since(settling.since));
     let pod = pods.map(|PodView { name, .. }| name).min().map_or("", String::as_str);
     let message = format!("{begin}Pod {pod} has a new address");
     if known.is_none() {
         // From now on, the condition says since when the epoch waits for names.
         end(reconciliation);
     }
-    reconciliation.set_condition(conditions::BARRIER_WAITING, true, conditions::NAMES_SETTLE, &message);
+    reconciliation.set_condition(conditions::BARRIER_WAITING, conditions::NAMES_SETTLE, &message);
     if known.is_none() && backoff::is_announced(reconciliation) {
         reconciliation.note(event::BARRIER_WAITING, message);
     }
     true
-}
-
-/// When Pods last got an address, by the clocks of their nodes.
-#[derive(Clone, Copy, Debug, Default)]
-struct Addresses {
-    of_members: Option<Timestamp>,
-    of_newcomers: Option<Timestamp>,
 }
 
 /// A wait of an epoch for names.
@@ -87,21 +75,23 @@ struct Wait {
     longest: SignedDuration,
 }
 
-impl Addresses {
-    /// The last address to settle, if it has not.
-    ///
-    /// All Pods have an address when the wait begins, so one that seems to be of a later time is of a node whose clock is ahead, or its
-    /// status is late. Once
-    /// that time has come, the Pod may as well have got another address. Newcomers that arrive one after another do not prolong the
-    /// wait.
-    fn settle(self, time: SignedDuration, Wait { began, now, longest }: Wait) -> Option<Settling> {
-        let of_members = self.of_members.map(|since| (if since > now { began } else { since }, since));
-        let of_newcomers = self.of_newcomers.map(|since| (since.min(began), since));
-        let (got, since) = of_members.max(of_newcomers)?;
-        let latest = began.saturating_add(longest).unwrap_or(Timestamp::MAX);
-        let until = got.saturating_add(time.min(longest)).unwrap_or(Timestamp::MAX).min(latest);
-        (until > now).then_some(Settling { until, since })
-    }
+/// The last address to settle, if it has not: members and newcomers last got one then, by the clocks of their nodes.
+///
+/// All Pods have an address when the wait begins, so one that seems to be of a later time is of a node whose clock is ahead, or its
+/// status is late. Once that time has come, the Pod may as well have got another address. Newcomers that arrive one after another do
+/// not prolong the wait.
+fn settling(
+    of_members: Option<Timestamp>,
+    of_newcomers: Option<Timestamp>,
+    time: SignedDuration,
+    Wait { began, now, longest }: Wait,
+) -> Option<Settling> {
+    let of_members = of_members.map(|since| (if since > now { began } else { since }, since));
+    let of_newcomers = of_newcomers.map(|since| (since.min(began), since));
+    let (got, since) = of_members.max(of_newcomers)?;
+    let latest = began.saturating_add(longest).unwrap_or(Timestamp::MAX);
+    let until = got.saturating_add(time.min(longest)).unwrap_or(Timestamp::MAX).min(latest);
+    (until > now).then_some(Settling { until, since })
 }
 
 /// How long the names of this JobSet take to settle.
@@ -110,17 +100,11 @@ fn time(reconciliation: &Reconciliation<'_>) -> SignedDuration {
     backoff::seconds(of_jobset.unwrap_or(reconciliation.settings.settle_names))
 }
 
-/// The condition BarrierWaiting, if it is true.
-fn condition<'a>(reconciliation: &'a Reconciliation<'_>) -> Option<&'a Condition> {
-    reconciliation.true_condition(conditions::BARRIER_WAITING)
-}
-
-/// The same, if it says since when the epoch waits for names. One of the future says nothing: the clock of the leader that has written
-/// it was ahead.
+/// The condition BarrierWaiting, if it says since when the epoch waits for names. One of the future says nothing: the clock of the
+/// leader that has written it was ahead.
 fn own_condition<'a>(reconciliation: &'a Reconciliation<'_>) -> Option<&'a Condition> {
-    let is_own =
-        |it: &&Condition| it.reason == conditions::NAMES_SETTLE && it.last_transition_time <= *reconciliation.now;
-    condition(reconciliation).filter(is_own)
+    let stored = reconciliation.true_condition(conditions::BARRIER_WAITING);
+    stored.filter(|it| it.reason == conditions::NAMES_SETTLE && it.last_transition_time <= *reconciliation.now)
 }
 
 /// Ends the condition.
@@ -164,8 +148,7 @@ mod tests {
         #[case] began: Option<i64>,
         #[case] until: Option<i64>,
     ) {
-        let addresses = Addresses { of_members: member.map(at), of_newcomers: newcomer.map(at) };
-        let found = addresses.settle(SignedDuration::from_secs(35), wait(began));
+        let found = settling(member.map(at), newcomer.map(at), SignedDuration::from_secs(35), wait(began));
         assert_eq!(found.map(|settling| settling.until), until.map(at));
     }
 
@@ -173,8 +156,7 @@ mod tests {
     #[case::time(990, None, 990 + LONGEST)]
     #[case::addresses_that_keep_changing(990, Some(1000 - LONGEST + 1), 1001)]
     fn wait_for_names_ends_after_the_longest_wait(#[case] since: i64, #[case] began: Option<i64>, #[case] until: i64) {
-        let addresses = Addresses { of_members: Some(at(since)), ..Addresses::default() };
-        let found = addresses.settle(SignedDuration::MAX, wait(began));
+        let found = settling(Some(at(since)), None, SignedDuration::MAX, wait(began));
         assert_eq!(found.map(|settling| settling.until), Some(at(until)));
     }
 }

@@ -20,7 +20,7 @@ pub(super) fn if_managed_by_another(reconciliation: &mut Reconciliation<'_>) -> 
     if jobset.is_managed_here() {
         return ControlFlow::Continue(());
     }
-    if jobset.spec.managed_by.as_deref() == Some(labels::MULTIKUEUE) && !reconciliation.observed.is_unread() {
+    if jobset.spec.managed_by.as_deref() == Some(labels::MULTIKUEUE) && !reconciliation.observed.entry.is_unread() {
         complete_copied_status(reconciliation);
     }
     ControlFlow::Break(())

@@ -12,7 +12,7 @@ use crate::cause::{Cause, Counting};
 use crate::reconciliation::{Current, Reconciliation};
 use crate::restart::recreate;
 use crate::types::{Action, Trigger};
-use crate::{backoff, build, epochs, members, size};
+use crate::{backoff, build, epochs, invalid, members};
 
 /// Maximum number of Jobs that one reconciliation creates. The next reconciliation creates more, so that a plan costs what
 /// exists, and not what `replicas` says.
@@ -20,14 +20,14 @@ const AT_ONCE: usize = 200;
 
 pub(super) fn create_and_resume(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
     let waits = !reconciliation.in_place() && backoff::waits_until(reconciliation).is_some();
-    if waits || size::is_too_large(reconciliation) || previous_attempt_exists(reconciliation) {
+    if waits || invalid::is_too_large(reconciliation) || previous_attempt_exists(reconciliation) {
         return ControlFlow::Continue(());
     }
     let spec = &reconciliation.observed.jobset.spec;
     let suspended = spec.is_suspended();
     let order = spec.startup_policy.as_ref().map(|policy| policy.startup_policy_order);
     let in_order = order == Some(StartupPolicyOrder::InOrder) && !suspended;
-    let (started, mut created) = (started(reconciliation), 0);
+    let (started, mut created, mut in_progress) = (started(reconciliation), 0, false);
     for (index, group) in reconciliation.groups().iter().enumerate() {
         let has_started = started[index] >= group.replicas();
         if !dependencies_are_met(reconciliation, group, &started) || in_order && has_started {
@@ -37,21 +37,13 @@ pub(super) fn create_and_resume(reconciliation: &mut Reconciliation<'_>) -> Cont
             resume(reconciliation, index)?;
         }
         create(reconciliation, index, &mut created)?;
-        if in_order {
-            let message = "in order startup policy is in progress";
-            set_exclusively(
-                reconciliation,
-                conditions::STARTUP_POLICY_IN_PROGRESS,
-                conditions::IN_ORDER_IN_PROGRESS,
-                message,
-            );
-            note_resumption(reconciliation);
-            return ControlFlow::Continue(());
+        in_progress = in_order;
+        if in_progress {
+            break;
         }
     }
     if in_order {
-        let message = "in order startup policy has completed";
-        set_exclusively(reconciliation, conditions::STARTUP_POLICY_COMPLETED, conditions::IN_ORDER_COMPLETED, message);
+        report_startup_policy(reconciliation, in_progress);
     }
     note_resumption(reconciliation);
     ControlFlow::Continue(())
@@ -61,7 +53,7 @@ pub(super) fn create_and_resume(reconciliation: &mut Reconciliation<'_>) -> Cont
 /// API server may refuse the changes of a queue to the template of a Job.
 fn note_resumption(reconciliation: &mut Reconciliation<'_>) {
     let is_under_way = reconciliation.actions.iter().any(|action| matches!(action, Action::ResumeJob { .. }));
-    if !reconciliation.observed.jobset.spec.is_suspended()
+    if !reconciliation.is_suspended()
         && !is_under_way
         && reconciliation.clear_condition(conditions::SUSPENDED, conditions::RESUMED_JOBS, "jobset is resumed")
     {
@@ -152,7 +144,6 @@ fn resume(reconciliation: &mut Reconciliation<'_>, group: usize) -> ControlFlow<
 /// `created` is the number of Jobs that this reconciliation creates.
 fn create(reconciliation: &mut Reconciliation<'_>, group_index: usize, created: &mut usize) -> ControlFlow<()> {
     let (observed, group) = (reconciliation.observed, &reconciliation.groups()[group_index]);
-    let jobset_name = observed.jobset.metadata.name.as_deref().unwrap_or_default();
     let present = reconciliation.jobs_of(group_index).len();
     if i64::try_from(present).is_ok_and(|present| present >= i64::from(group.replicas())) {
         return ControlFlow::Continue(());
@@ -162,8 +153,8 @@ fn create(reconciliation: &mut Reconciliation<'_>, group_index: usize, created: 
         if *created >= AT_ONCE {
             break;
         }
-        let name = names::job(jobset_name, &group.name, job_index);
-        match observed.job(&name) {
+        let name = names::job(observed.name(), &group.name, job_index);
+        match observed.entry.jobs.get(&name) {
             None => {
                 if !members.of_job(job_index).is_empty() {
                     // The other members go on without those of this Job if they are not restarted.
@@ -175,9 +166,7 @@ fn create(reconciliation: &mut Reconciliation<'_>, group_index: usize, created: 
                 *created += 1;
             }
             Some(job) if !observed.owns(job) => {
-                // The garbage collector deletes the Jobs of a deleted JobSet of this name.
-                let predecessor = job.controller.as_ref().is_some_and(|owner| owner.is_jobset(jobset_name));
-                if !job.deleting && !predecessor {
+                if observed.is_taken(job.controller.as_ref(), job.deleting) {
                     let owner = job.controller.as_ref().map_or("nobody", |owner| &owner.name);
                     reconciliation.warn(
                         event::JOB_CREATION_FAILED,
@@ -203,14 +192,18 @@ fn is_labelled(job: &JobView, group: &ReplicatedJob, index: i32) -> bool {
 }
 
 /// Sets one of the conditions StartupPolicyInProgress and StartupPolicyCompleted, and clears the other.
-fn set_exclusively(reconciliation: &mut Reconciliation<'_>, type_: &'static str, reason: &'static str, message: &str) {
-    let other = if type_ == conditions::STARTUP_POLICY_COMPLETED {
-        conditions::STARTUP_POLICY_IN_PROGRESS
+fn report_startup_policy(reconciliation: &mut Reconciliation<'_>, in_progress: bool) {
+    let (condition, other, reason, message) = if in_progress {
+        let message = "in order startup policy is in progress";
+        let (condition, other) = (conditions::STARTUP_POLICY_IN_PROGRESS, conditions::STARTUP_POLICY_COMPLETED);
+        (condition, other, conditions::IN_ORDER_IN_PROGRESS, message)
     } else {
-        conditions::STARTUP_POLICY_COMPLETED
+        let message = "in order startup policy has completed";
+        let (condition, other) = (conditions::STARTUP_POLICY_COMPLETED, conditions::STARTUP_POLICY_IN_PROGRESS);
+        (condition, other, conditions::IN_ORDER_COMPLETED, message)
     };
     reconciliation.clear_condition(other, reason, message);
-    if reconciliation.set_condition(type_, true, reason, message) {
+    if reconciliation.set_condition(condition, reason, message) {
         reconciliation.note(reason, message.to_owned());
     }
 }

@@ -27,7 +27,7 @@ pub(super) fn complete_if_met(reconciliation: &mut Reconciliation<'_>) -> Contro
     }
     let message = "jobset completed successfully";
     conditions::COMPLETED.clone_into(&mut reconciliation.status.terminal_state);
-    reconciliation.set_condition(conditions::COMPLETED, true, conditions::ALL_JOBS_COMPLETED, message);
+    reconciliation.set_condition(conditions::COMPLETED, conditions::ALL_JOBS_COMPLETED, message);
     reconciliation.clear_condition(conditions::RESTARTING, conditions::JOB_SET_COMPLETED, "jobset completed");
     reconciliation.clear_waits("jobset completed");
     reconciliation.note(conditions::ALL_JOBS_COMPLETED, message.to_owned());

@@ -9,8 +9,8 @@
 //! ran is released once the stored status says that its epoch is over, so that its loss is counted whoever leads then. A Pod
 //! that never ran waits for a back-off of our own. A Pod whose end the podFailurePolicy has to see is left to the Job controller.
 
+use jobset_api::JobTemplateSpec;
 use jobset_api::epoch::GroupEpochs;
-use jobset_api::{JobSetStatus, JobTemplateSpec};
 use jobset_store::pods::{JobPods, PodPhase, PodView};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
@@ -27,7 +27,7 @@ pub(super) fn release(reconciliation: &mut Reconciliation<'_>) {
     if !reconciliation.in_place() || jobset.spec.is_suspended() {
         return;
     }
-    let stored = jobset.status.as_ref().map(JobSetStatus::epochs).unwrap_or_default();
+    let stored = reconciliation.observed.stored_epochs();
     let groups = reconciliation.groups();
     let spares = |current: &&Current<'_>| {
         let job = current.job;

@@ -9,16 +9,13 @@ use jobset_store::JobView;
 use crate::reconciliation::Reconciliation;
 
 pub(super) fn set_condition(reconciliation: &mut Reconciliation<'_>) {
-    if !reconciliation.in_place() {
-        return;
-    }
     let Some(what) = missing(reconciliation) else {
         let message = "the API server and the nodes of the Pods can restart them in place";
         reconciliation.clear_condition(conditions::IN_PLACE_UNSUPPORTED, "Supported", message);
         return;
     };
     let message = format!("{what}; {NEEDS}");
-    if reconciliation.set_condition(conditions::IN_PLACE_UNSUPPORTED, true, event::IN_PLACE_UNSUPPORTED, &message) {
+    if reconciliation.set_condition(conditions::IN_PLACE_UNSUPPORTED, event::IN_PLACE_UNSUPPORTED, &message) {
         reconciliation.warn(event::IN_PLACE_UNSUPPORTED, message);
     }
 }
@@ -35,7 +32,7 @@ fn missing(reconciliation: &Reconciliation<'_>) -> Option<String> {
     if let Some(current) = dropped {
         return Some(format!("the API server dropped the restart rules of Job {}", current.name));
     }
-    if reconciliation.observed.all_nodes_outdated() {
+    if reconciliation.observed.cluster.nodes.all_outdated() {
         return Some("no node can restart Pods in place".to_owned());
     }
     let has_sidecar = |job: &JobView| reconciliation.group_of(job).is_some_and(|group| have_sidecars[group]);

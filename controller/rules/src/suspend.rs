@@ -6,7 +6,7 @@ use crate::reconciliation::Reconciliation;
 use crate::types::Action;
 
 pub(super) fn suspend_jobs(reconciliation: &mut Reconciliation<'_>) {
-    if !reconciliation.observed.jobset.spec.is_suspended() {
+    if !reconciliation.is_suspended() {
         return;
     }
     let running =
@@ -18,7 +18,7 @@ pub(super) fn suspend_jobs(reconciliation: &mut Reconciliation<'_>) {
     let all_are_suspended = stopped.is_empty();
     reconciliation.actions.extend(stopped);
     if all_are_suspended
-        && reconciliation.set_condition(conditions::SUSPENDED, true, conditions::SUSPENDED_JOBS, "jobset is suspended")
+        && reconciliation.set_condition(conditions::SUSPENDED, conditions::SUSPENDED_JOBS, "jobset is suspended")
     {
         reconciliation.note(conditions::SUSPENDED_JOBS, "jobset is suspended".to_owned());
     }

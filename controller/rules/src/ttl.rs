@@ -19,8 +19,7 @@ pub(super) fn delete_when_expired(reconciliation: &mut Reconciliation<'_>) -> Co
     let since = finished.last_transition_time.0;
     // A TTL that overflows the time type never expires.
     let Ok(due) = since.checked_add(SignedDuration::from_secs(ttl.into())) else { return ControlFlow::Continue(()) };
-    if reconciliation.now.0 < due {
-        reconciliation.requeue_at(due);
+    if !reconciliation.is_due(due) {
         return ControlFlow::Continue(());
     }
     reconciliation.actions.push(Action::DeleteJobSet);

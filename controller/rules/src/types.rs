@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jobset_api::gates::Gates;
-use jobset_api::{FailurePolicyAction, JobSetLimits, JobSetStatus, RestartBudget, RestartStrategy};
+use jobset_api::{FailurePolicyAction, JobSetLimits, JobSetStatus, RestartBudget, RestartStrategy, event};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::build::{ClaimPlace, DesiredJob};
@@ -15,7 +15,6 @@ pub const LONGEST_RESTART_BACKOFF: Duration = Duration::from_mins(25);
 /// Settings of the controller, the same for all JobSets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The feature gates.
     pub gates: Gates,
     /// The controller force-deletes Pods on a node that is unreachable for longer than this. `None`, the default,
     /// disables that.
@@ -25,9 +24,7 @@ pub struct Settings {
     /// How old the youngest address of a group must be when an epoch begins, where its JobSet does not say that. Zero, the default,
     /// waits for no names.
     pub settle_names: Duration,
-    /// Name of the ClusterRole of the agents.
     pub agent_cluster_role: String,
-    /// What one JobSet may take.
     pub limits: JobSetLimits,
     /// Memory that all JobSets of one namespace may take, in bytes; 0 sets no limit.
     pub memory_of_namespace: usize,
@@ -67,7 +64,6 @@ impl Default for Settings {
 pub struct Plan {
     /// The new status. The shell writes it if it differs from the stored one.
     pub status: JobSetStatus,
-    /// Requests to the API server.
     pub actions: Vec<Action>,
     /// Events to create once the status is written, one for each reason.
     pub notes: Vec<Note>,
@@ -84,21 +80,16 @@ pub enum Action {
     CreateJob(Box<DesiredJob>),
     /// Delete a Job in the foreground: the Job exists until its Pods are gone.
     DeleteJob {
-        /// Name of the Job.
         name: String,
-        /// UID of the Job.
         uid: String,
     },
     /// Suspend a Job. The Job controller then deletes its Pods.
     SuspendJob {
-        /// Name of the Job.
         name: String,
-        /// UID of the Job.
         uid: String,
     },
     /// Resume a suspended Job and update the mutable fields of its template from `desired`.
     ResumeJob {
-        /// UID of the Job.
         uid: String,
         /// Whether requests and limits of containers are among these fields (KEP-1150).
         with_resources: bool,
@@ -107,54 +98,38 @@ pub enum Action {
     },
     /// End a Job that still runs: its active Pods are deleted, and those that have ended stay.
     EndJob {
-        /// Name of the Job.
         name: String,
-        /// UID of the Job.
         uid: String,
     },
     /// Change the number of Pods of a Job.
     ResizeJob {
-        /// Name of the Job.
         name: String,
-        /// UID of the Job.
         uid: String,
-        /// New `parallelism`.
         parallelism: i32,
-        /// New `completions`.
         completions: Option<i32>,
     },
-    /// Create the headless Service.
     CreateService {
-        /// Name of the Service.
         name: String,
     },
     /// Create the RoleBinding of injected agents.
     CreateRoleBinding {
-        /// Name of the RoleBinding.
         name: String,
-        /// Name of the ClusterRole of the agents.
         cluster_role: String,
     },
     /// Create a PersistentVolumeClaim.
     CreateClaim {
-        /// Name of the claim.
         name: String,
-        /// Its position in the JobSet.
         place: ClaimPlace,
     },
     DeletePod {
-        /// Name of the Pod.
         name: String,
-        /// UID of the Pod.
         uid: String,
         /// Why the Pod is deleted. This decides how it is deleted.
         reason: PodDeletion,
     },
     /// Remove the finalizer [`JOB_TRACKING`](jobset_store::pods::JOB_TRACKING) from a failed Pod.
     ReleasePod {
-        /// Name of the Pod.
         name: String,
-        /// UID of the Pod.
         uid: String,
     },
     /// Delete the JobSet itself: its `ttlSecondsAfterFinished` has expired, or its namespace is being deleted.
@@ -193,6 +168,19 @@ pub enum PodDeletion {
     Unreachable,
 }
 
+impl PodDeletion {
+    /// The reason of the Event that says why.
+    pub(crate) fn event(self) -> &'static str {
+        match self {
+            Self::EpochAbove(_) => event::EPOCH_INVALID,
+            Self::AgentAlone => event::AGENT_RESTARTED_ALONE,
+            Self::Misplaced => event::EXCLUSIVE_PLACEMENT_VIOLATION,
+            Self::CannotReturn | Self::FailsBeforeWorker => event::POD_REPLACED,
+            Self::Unreachable => event::FORCE_DELETED,
+        }
+    }
+}
+
 /// An Event on the JobSet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Note {
@@ -200,19 +188,16 @@ pub struct Note {
     pub warning: bool,
     /// Event reason, in CamelCase.
     pub reason: &'static str,
-    /// Message for people.
     pub message: String,
     /// For the Event of a restart: when the first failure happened, if the controller observed it.
     pub failed_at: Option<Timestamp>,
 }
 
 impl Note {
-    /// An Event of type Warning.
     pub fn warning(reason: &'static str, message: String) -> Self {
         Self { warning: true, reason, message, failed_at: None }
     }
 
-    /// An Event of type Normal.
     pub fn normal(reason: &'static str, message: String) -> Self {
         Self { warning: false, ..Self::warning(reason, message) }
     }
@@ -222,20 +207,16 @@ impl Note {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fact {
     RestartBegan {
-        /// How the workers restart.
         strategy: RestartStrategy,
         /// What restarts, as an action of the failure policy.
         action: FailurePolicyAction,
-        /// Whether the restart counts towards maxRestarts.
         counted: bool,
-        /// What caused the restart.
         trigger: Trigger,
         /// When the first failure happened, if the controller observed it.
         failed_at: Option<Timestamp>,
     },
     /// A restart that began in place goes on by recreation.
     RestartRecreates {
-        /// How the workers restart now.
         strategy: RestartStrategy,
     },
     /// A restart waits, because the group keeps failing soon after it began to run.
@@ -249,14 +230,11 @@ pub enum Fact {
     /// An action of the failure policy was carried out; `rule` is the index of the rule, `None` for the default action.
     PolicyApplied {
         action: FailurePolicyAction,
-        /// Index of the rule.
         rule: Option<usize>,
     },
     /// The JobSet fails because its deadline has passed. [`Fact::Failed`] follows.
     DeadlineExceeded,
-    /// The JobSet has completed.
     Completed,
-    /// The JobSet has failed.
     Failed {
         /// Whether `maxRestarts` caused the failure.
         budget_exhausted: bool,
@@ -266,15 +244,12 @@ pub enum Fact {
 /// What caused a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Trigger {
-    /// A container of a worker ended.
     ContainerExit(ExitClass),
-    /// A Pod failed as a whole.
     PodFailed(ExitClass),
     /// A user or another program deleted the Pod.
     PodDeleted,
     /// The Pod's node does not admit it any more.
     Refused,
-    /// The Pod's node was lost.
     NodeLost,
     /// The Pod was evicted or preempted.
     Eviction,
@@ -287,7 +262,6 @@ pub enum Trigger {
 /// not observed before that is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ExitClass {
-    /// 0.
     Success,
     /// 1 to 127.
     Error,
@@ -295,6 +269,5 @@ pub enum ExitClass {
     Signal,
     /// The kernel killed the container because it was out of memory.
     OutOfMemory,
-    /// The exit code was not observed.
     Unknown,
 }

@@ -3,7 +3,6 @@
 //! The controller cannot know whether an unreachable node is really down. The user who sets the flag takes this
 //! responsibility. The rule ignores a node that is only not ready.
 
-use jobset_api::event;
 use k8s_openapi::jiff::SignedDuration;
 
 use crate::reconciliation::Reconciliation;
@@ -14,15 +13,11 @@ pub(super) fn force_delete(reconciliation: &mut Reconciliation<'_>) {
     let after = SignedDuration::try_from(after).unwrap_or(SignedDuration::MAX);
     for (since, pod) in reconciliation.observed.unreachable() {
         let Ok(due) = since.checked_add(after) else { continue };
-        if reconciliation.now.0 < due {
-            reconciliation.requeue_at(due);
+        if !reconciliation.is_due(due) {
             continue;
         }
         let node = pod.node.as_deref().unwrap_or_default();
-        reconciliation.warn(
-            event::FORCE_DELETED,
-            format!("Pod {} is deleted by force: its node {node} is unreachable", pod.name),
-        );
-        reconciliation.delete_pod(pod.name.clone(), pod.uid.clone(), PodDeletion::Unreachable);
+        let message = format!("Pod {} is deleted by force: its node {node} is unreachable", pod.name);
+        reconciliation.delete_pod(&pod.name, &pod.uid, PodDeletion::Unreachable, message);
     }
 }

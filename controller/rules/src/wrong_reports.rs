@@ -3,11 +3,10 @@
 use std::ops::ControlFlow;
 
 use jobset_api::event;
-use jobset_store::pods::PodView;
+use jobset_store::pods::{JobPods, PodView};
 use k8s_openapi::jiff::SignedDuration;
 
 use crate::epochs::{self, Epochs};
-use crate::members;
 use crate::reconciliation::Reconciliation;
 use crate::types::PodDeletion;
 
@@ -19,21 +18,20 @@ const AGENT_ALONE: SignedDuration = SignedDuration::from_secs(10);
 /// never become valid, and the agent does not lower it.
 pub(super) fn handle_invalid(reconciliation: &mut Reconciliation<'_>, current: Epochs) -> ControlFlow<()> {
     let newest = current.next();
-    let pods = members::running_jobs(reconciliation).flat_map(|(pods, _)| pods.invalid_reports(newest));
-    let invalid: Vec<_> = pods.map(|(pod, epoch)| (pod.clone(), epoch)).collect();
+    let invalid: Vec<_> = reconciliation.running_pods().flat_map(|pods| pods.invalid_reports(newest)).collect();
     let is_above = |pod: &PodView| pod.epoch.number().is_some_and(|epoch| epoch > newest) && pod.deleted_at.is_none();
     if invalid.iter().any(|(pod, _)| is_above(pod)) {
         epochs::restart_uncounted(reconciliation)?;
     }
     for (pod, epoch) in invalid {
-        let above = is_above(&pod);
-        let action = if above { ": it is deleted" } else { "" };
-        reconciliation.warn(
-            event::EPOCH_INVALID,
-            format!("Pod {} reports the epoch {epoch:?}, which is not a number from 1 to {newest}{action}", pod.name),
-        );
-        if above {
-            reconciliation.delete_pod(pod.name, pod.uid, PodDeletion::EpochAbove(newest));
+        let message = |action: &str| {
+            format!("Pod {} reports the epoch {epoch:?}, which is not a number from 1 to {newest}{action}", pod.name)
+        };
+        if is_above(pod) {
+            let deletion = PodDeletion::EpochAbove(newest);
+            reconciliation.delete_pod(&pod.name, &pod.uid, deletion, message(": it is deleted"));
+        } else {
+            reconciliation.warn(event::EPOCH_INVALID, message(""));
         }
     }
     ControlFlow::Continue(())
@@ -42,25 +40,21 @@ pub(super) fn handle_invalid(reconciliation: &mut Reconciliation<'_>, current: E
 /// Deletes Pods whose agent restarted alone. The worker of such a Pod runs on in an epoch that is over, and its agent never
 /// restarts it.
 pub(super) fn delete_agents_alone(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
-    let alone: Vec<_> = members::running_jobs(reconciliation).flat_map(|(pods, _)| pods.alone()).cloned().collect();
-    for pod in alone.into_iter().filter(|pod| pod.deleted_at.is_none()) {
+    let alone = reconciliation.running_pods().flat_map(JobPods::alone);
+    for pod in alone.filter(|pod| pod.deleted_at.is_none()) {
         let Some(due) = pod.agent_started.and_then(|started| started.checked_add(AGENT_ALONE).ok()) else { continue };
-        if reconciliation.now.0 < due {
-            reconciliation.requeue_at(due);
+        if !reconciliation.is_due(due) {
             continue;
         }
         // A late Pod status showed no worker, so the controller accepted the report and counted the restart.
         if pod.epoch.number().is_some_and(|epoch| epoch <= reconciliation.status.synced_epoch) {
             epochs::restart_uncounted(reconciliation)?;
         }
-        reconciliation.warn(
-            event::AGENT_RESTARTED_ALONE,
-            format!(
-                "Pod {} is deleted: its agent restarted and its worker did not; check the agent's restartPolicyRules",
-                pod.name
-            ),
+        let message = format!(
+            "Pod {} is deleted: its agent restarted and its worker did not; check the agent's restartPolicyRules",
+            pod.name
         );
-        reconciliation.delete_pod(pod.name, pod.uid, PodDeletion::AgentAlone);
+        reconciliation.delete_pod(&pod.name, &pod.uid, PodDeletion::AgentAlone, message);
     }
     ControlFlow::Continue(())
 }

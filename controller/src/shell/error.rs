@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_creation_of_a_job_refuses_all_of_its_replicated_job() {
+    fn rejected_job_rejects_all_of_its_replicated_job() {
         assert!([403, 422].iter().all(|code| api(CREATE, Kind::Job, *code).refuses_shared()));
         let others = [api(CREATE, Kind::Job, 409), api(CREATE, Kind::Job, 503), api(CREATE, Kind::Service, 422)];
         assert!(!others.iter().any(ApplyError::refuses_shared));

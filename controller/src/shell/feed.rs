@@ -21,7 +21,6 @@ use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, ExponentialBackoff, watcher};
 use kube::{Api, Client, ResourceExt};
 use serde::de::DeserializeOwned;
-use tracing::debug;
 
 use super::retry_log::RetryLog;
 
@@ -124,16 +123,11 @@ where
     K: kube::Resource + Clone + Debug + Send + DeserializeOwned + 'static,
     K::DynamicType: Default,
 {
-    let (mut retry_log, name) = (RetryLog::default(), kind.name());
+    let mut retry_log = RetryLog::default();
     watcher(api, config)
         .backoff(watch_backoff())
         .filter_map(move |event| {
-            match &event {
-                Ok(_) => retry_log.succeeded(name),
-                // The watch was interrupted for too long, and lists again.
-                Err(watcher::Error::WatchError(status)) if status.code == 410 => debug!(kind = name, "listing again"),
-                Err(error) => retry_log.failed(name, error),
-            }
+            retry_log.watched(kind.name(), &event);
             let event = event.ok().map(|event| match event {
                 Event::Apply(object) | Event::InitApply(object) => read(object),
                 Event::Delete(object) => WatchEvent::Gone(kind, Key::of(&object), version(&object)),

@@ -28,7 +28,7 @@ use super::lease::Leadership;
 use super::metrics::{Ledger, ObjectMetrics, Reconciliations};
 use super::retry_log::RetryLog;
 use super::serve::Health;
-use super::stream::{Stream, StreamEvent};
+use super::stream::Stream;
 use super::{feed, installed};
 use crate::args::Args;
 
@@ -68,7 +68,7 @@ pub async fn run(
         let now = Instant::now();
         health.begin_turn(now);
         let leads = leadership.borrow_and_update().holds(now);
-        let works = leads && state.engine.is_complete();
+        let works = leads && state.engine.store().is_complete();
         state.metrics.works(works);
         state.run_stream(works);
         // One plan at a time: events that arrive meanwhile may be more urgent than the next one.
@@ -79,21 +79,20 @@ pub async fn run(
         listing.extend(state.engine.take_relist().into_iter().map(|key| list_again(workers.urgent.clone(), key)));
         state.measure(leads);
         let tick = now + TICK;
-        let due = state.engine.next_due().filter(|_| works);
-        let due = due.into_iter().chain(state.stream_due()).fold(tick, Instant::min);
+        let due = state.engine.next_due().filter(|_| works).map_or(tick, |due| due.min(tick));
         tokio::select! {
             events = feed.next() => {
                 let Some(events) = events else { break };
                 for event in events {
                     state.see(event);
                 }
-                if state.engine.is_complete() {
+                if state.engine.store().is_complete() {
                     health.set_ready();
                 }
             }
             Some(ended) = running.next() => state.finish(ended, &mut late),
             Some(answer) = late.next() => state.answer(answer),
-            event = stream_event(&mut state.stream) => state.hear(event),
+            event = state.stream.next() => state.engine.hear(event, Now::read()),
             Some((key, objects)) = listing.next() => state.engine.rebuild(&key, objects, Instant::now()),
             // Without a sender the election has ended, and the program ends.
             Ok(()) = leadership.changed() => {}
@@ -108,6 +107,7 @@ pub async fn run(
         // Nobody waits for what is slow. The next leader reads what has become of it.
         while let Some(ended) = running.next().await {
             state.finish(ended, &mut LateAnswers::default());
+            state.send();
         }
         state.events.sent().await;
     };
@@ -123,14 +123,6 @@ async fn taking_turns<T>(health: &Health, work: impl Future<Output = T>) -> T {
         if let Ok(done) = tokio::time::timeout(TICK, &mut work).await {
             return done;
         }
-    }
-}
-
-/// What happens next on the stream; nothing without one.
-async fn stream_event(stream: &mut Option<Stream>) -> StreamEvent {
-    match stream {
-        Some(stream) => stream.next().await,
-        None => future::pending().await,
     }
 }
 
@@ -156,13 +148,13 @@ struct Reconciler {
     objects: Option<ObjectMetrics>,
     metrics: Reconciliations,
     retry_log: RetryLog,
-    stream: Option<Stream>,
+    stream: Stream,
 }
 
 impl Reconciler {
-    fn new(workers: Workers, args: &Args, registry: &Registry, stream: Option<Stream>) -> prometheus::Result<Self> {
+    fn new(workers: Workers, args: &Args, registry: &Registry, stream: Stream) -> prometheus::Result<Self> {
         Ok(Self {
-            engine: Engine::new(args.settings()),
+            engine: Engine::new(args.settings()).in_namespace(args.namespace.clone()),
             events: Events::new(workers.bulk.clone(), registry)?,
             applier: Applier::new(workers),
             ledger: Ledger::register(registry)?,
@@ -175,7 +167,10 @@ impl Reconciler {
 
     /// The next work. Others learn for which JobSet a plan is made.
     fn next(&mut self, health: &Health) -> Option<Work> {
-        let work = self.engine.next_telling(Now::read(), |key| health.begin_plan(key));
+        let work = self.engine.next_by(Now::read(), |observed, settings, now| {
+            health.begin_plan(&Key::of(observed.jobset.as_ref()));
+            jobset_rules::plan(observed, settings, now)
+        });
         health.end_plan();
         work
     }
@@ -186,49 +181,33 @@ impl Reconciler {
         self.metrics.waiting(waiting.map_or(0, Engine::depth), waiting.and_then(Engine::oldest_urgent));
         self.metrics.slow_requests(self.engine.slow_requests());
         self.metrics.internal_errors(self.engine.internal_errors());
+        self.stream.measure(self.engine.stream_counts());
     }
 
     fn see(&mut self, event: WatchEvent) {
         if let WatchEvent::Gone(Kind::Namespace, namespace, _) = &event {
             self.ledger.forget_namespace(&namespace.name);
         }
-        let jobset = match &event {
-            WatchEvent::Put { object, view, .. } if view.kind() == Kind::JobSet => Some(object.clone()),
-            _ => None,
-        };
         for key in self.engine.apply(event, Instant::now()) {
             self.ledger.forget(&key);
-            if let Some(stream) = &mut self.stream {
-                stream.forget(&key);
-            }
             if let Some(objects) = &self.objects {
                 objects.forget(&key);
             }
-        }
-        if let (Some(stream), Some(key)) = (&mut self.stream, jobset)
-            && let Some(jobset) = self.engine.jobset(&key).cloned()
-        {
-            stream.stored(&jobset, &mut self.engine);
-        }
-    }
-
-    /// Takes an event of the stream in.
-    fn hear(&mut self, event: StreamEvent) {
-        if let Some(stream) = &mut self.stream {
-            stream.handle(event, &mut self.engine);
         }
     }
 
     /// Does what is due on the stream, which is open while this replica works.
     fn run_stream(&mut self, works: bool) {
-        if let Some(stream) = &mut self.stream {
-            stream.work(works);
-            stream.turn(&mut self.engine);
+        self.stream.work(works);
+        if !works {
+            self.engine.forget_relays();
         }
+        self.send();
     }
 
-    fn stream_due(&self) -> Option<Instant> {
-        self.stream.as_ref().and_then(Stream::next_due)
+    /// Hands what the engine says to the sockets.
+    fn send(&mut self) {
+        self.stream.carry_out(self.engine.take_stream_work(Instant::now()));
     }
 
     fn start(&mut self, mut work: Work) -> BoxFuture<'static, Ended> {
@@ -262,15 +241,11 @@ impl Reconciler {
         self.carry_out(&key, &jobset, effects, now);
     }
 
-    /// What of answers the engine needs. The log and the stream have theirs.
+    /// What of answers the engine needs. The log has the rest.
     fn take_in(&mut self, key: &Key, answers: &mut Answers) -> Outcome {
         // The program ends after the loss of the leadership, and logs that.
         if !answers.errors.iter().any(ApplyError::is_not_leading) {
             self.log(key, &answers.errors);
-        }
-        // Agents wait for this.
-        if let (Some(stream), Some(stored)) = (&mut self.stream, &answers.stored) {
-            stream.stored(stored, &mut self.engine);
         }
         self.ledger.released(key, answers.released);
         std::mem::take(&mut answers.outcome)

@@ -4,6 +4,7 @@
 use std::error::Error;
 use std::time::{Duration, Instant};
 
+use kube::runtime::watcher;
 use tracing::{debug, info, warn};
 
 /// Shortest time between two logged begins.
@@ -34,6 +35,16 @@ impl RetryLog {
         }
     }
 
+    /// Records an event of a watch of `what`, which goes on after an error.
+    pub(super) fn watched<K>(&mut self, what: &str, event: &watcher::Result<watcher::Event<K>>) {
+        match event {
+            Ok(_) => self.succeeded(what),
+            // The watch was interrupted for too long.
+            Err(watcher::Error::WatchError(status)) if status.code == 410 => debug!(what, "listing again"),
+            Err(error) => self.failed(what, error),
+        }
+    }
+
     /// Records a failure. Returns whether to log it: it begins a series, and the last logged begin is a minute ago.
     fn begins_logged_series(&mut self, now: Instant) -> bool {
         let logged = self.series.is_none() && self.last_logged.is_none_or(|last| now >= last + PAUSE);
@@ -48,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failure_series_is_logged_once_and_the_next_after_a_minute() {
+    fn series_of_failures_is_logged_once_a_minute() {
         let (mut log, now) = (RetryLog::default(), Instant::now());
         assert_eq!([0, 1, 2].map(|_| log.begins_logged_series(now)), [true, false, false]);
         assert_eq!(log.series, Some((now, true)));

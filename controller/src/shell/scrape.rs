@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_fill_the_memory_and_push_out_nobody_who_is_allowed() {
+    fn unknown_callers_evict_no_allowed_caller() {
         let (mut answers, now) = (Answers::default(), Instant::now());
         answers.remember("prometheus", Verdict::Allowed, now);
         for number in 0..1000 {
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_api_server_that_does_not_answer_is_waited_for_no_longer_than_the_limit() {
+    async fn wait_for_silent_api_server_ends_at_limit() {
         let (scrapers, _listener) = silent().await;
         tokio::time::pause();
         let asked = timeout(LIMIT * 2, scrapers.verdict("token")).await;
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn strangers_wait_for_each_other_and_known_callers_for_none_of_them() {
+    async fn known_callers_do_not_wait_for_unknown_ones() {
         let (scrapers, listener) = silent().await;
         let long_ago = Instant::now().checked_sub(ALLOWED_FOR).unwrap();
         scrapers.lock().remember("prometheus", Verdict::Allowed, long_ago);

@@ -40,7 +40,7 @@ impl std::fmt::Debug for State {
 }
 
 impl Health {
-    /// Calls this with each JobSet whose plan begins, on the thread of the loop. A test makes a plan last long.
+    /// Calls this with each JobSet whose plan begins, on the thread of the loop. A test makes a plan last long, or panic.
     pub fn calling(on_plan: impl Fn(&Key) + Send + Sync + 'static) -> Self {
         Self(Arc::new(State { on_plan: Some(Box::new(on_plan)), ..State::default() }))
     }
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn healthz_without_a_turn_for_a_minute_fails_and_recovers_with_the_next() {
+    fn healthz_fails_after_minute_without_turn_and_recovers() {
         let (health, now) = (Health::default(), Instant::now());
         health.begin_turn(now);
         assert_eq!(health.liveness(now + STANDS_STILL).0, StatusCode::OK);

@@ -9,7 +9,7 @@ use crate::members::Members;
 use crate::pods::{Extent, JobSetPods, ObservedEpochs};
 use crate::stored::Unread;
 use crate::verdict::{SpecVerdict, own_rule};
-use crate::{Change, Findings, Finished, JobView, dialect, differs_in_decisions};
+use crate::{Change, Findings, Finished, JobView, Ranges, dialect, differs_in_decisions};
 
 /// A JobSet, or a name that children carry in their label before or after the JobSet exists.
 #[derive(Debug, Default)]
@@ -19,6 +19,8 @@ pub struct Entry {
     pub(crate) unread: Option<Unread>,
     /// What of its specification cannot be carried out.
     pub(crate) verdict: SpecVerdict,
+    /// The recorded members of each replicatedJob, by its name.
+    pub(crate) members: HashMap<String, Members>,
     /// Jobs by name.
     pub jobs: BTreeMap<String, JobView>,
     /// Pods that a Job controls.
@@ -44,13 +46,7 @@ impl Entry {
         }
         let is_read_differently = std::mem::replace(&mut self.unread, unread) != self.unread;
         let before = self.jobset.replace(Arc::clone(&jobset));
-        if before.as_deref().is_none_or(|before| records(before) != records(&jobset)) {
-            let members = members(&jobset);
-            for job in self.jobs.values() {
-                let members = members.get(job.replicated_job.as_str());
-                self.pods.set_extent(&job.uid, extent(members, job));
-            }
-        }
+        self.set_members(members(&jobset));
         let only_counts = before.is_some_and(|before| {
             let (one, other) = (&before.metadata, &jobset.metadata);
             let of = |jobset: &JobSet| jobset.status.clone().unwrap_or_default();
@@ -72,36 +68,44 @@ impl Entry {
         (self.jobset, self.unread, self.refused) = (None, None, None);
         self.verdict = SpecVerdict::default();
         self.pods.set_epochs(ObservedEpochs::default());
+        self.set_members(HashMap::new());
+    }
+
+    fn set_members(&mut self, members: HashMap<String, Members>) {
+        if self.members != members {
+            self.members = members;
+            for job in self.jobs.values() {
+                self.pods.set_extent(&job.uid, extent(&self.members, job));
+            }
+        }
     }
 
     /// A Job was observed. It may follow another one of its name. Returns what has changed.
     pub(crate) fn put_job(&mut self, name: String, job: JobView) -> Change {
-        let status = self.jobset.as_ref().and_then(|jobset| jobset.status.as_ref());
-        let members = Members::of(status.and_then(|status| status.replicated_job(&job.replicated_job)));
-        let (uid, extent) = (job.uid.clone(), extent(Some(&members), &job));
-        let failed = |job: &JobView| job.failing || matches!(job.finished, Some(Finished::Failed { .. }));
-        let (has_failed, rest) = (failed(&job), job.without_counts());
-        if self.jobs.get(&name).is_some_and(|before| before.finished != job.finished) {
-            self.verdict.forget_job(&uid);
-        }
-        let before = self.jobs.insert(name, job);
+        let has_failed = |job: &JobView| job.failing || matches!(job.finished, Some(Finished::Failed { .. }));
+        let before = self.jobs.remove(&name);
         let change = match &before {
-            Some(before) if has_failed && !failed(before) => Change::Decision,
-            Some(before) if before.without_counts() == rest => Change::Counts,
+            Some(before) if has_failed(&job) && !has_failed(before) => Change::Decision,
+            Some(before) if !before.differs_in_decisions(&job) => Change::Counts,
             _ => Change::Child,
         };
-        if let Some(before) = before.filter(|before| before.uid != uid) {
-            self.verdict.forget_job(&before.uid);
-            self.pods.forget_job(&before.uid);
+        if let Some(before) = before {
+            if before.uid != job.uid {
+                self.pods.forget_job(&before.uid);
+            }
+            if before.uid != job.uid || before.finished != job.finished {
+                self.verdict.own_rules.remove(&before.uid);
+            }
         }
-        self.pods.set_extent(&uid, extent);
+        self.pods.set_extent(&job.uid, extent(&self.members, &job));
+        self.jobs.insert(name, job);
         change
     }
 
     /// A Job is gone, with all that its slots remember.
     pub(crate) fn remove_job(&mut self, name: &str) {
         if let Some(job) = self.jobs.remove(name) {
-            self.verdict.forget_job(&job.uid);
+            self.verdict.own_rules.remove(&job.uid);
             self.pods.forget_job(&job.uid);
         }
     }
@@ -129,13 +133,13 @@ impl Entry {
     /// The index of the first rule of the failure policy that the failed Job matches, if any.
     pub fn own_rule(&self, job: &JobView) -> Option<usize> {
         let jobset = self.jobset.as_ref()?;
-        let noted = self.verdict.own_rules().get(&job.uid).copied();
+        let noted = self.verdict.own_rules.get(&job.uid).copied();
         noted.unwrap_or_else(|| own_rule(jobset, self.verdict.patterns(jobset), job))
     }
 
     /// Number of failed Jobs of which it is noted which rule they match.
     pub fn noted_own_rules(&self) -> usize {
-        self.verdict.own_rules().len()
+        self.verdict.own_rules.len()
     }
 
     /// Notes the own rules of at most so many failed Jobs: to compare messages with patterns can take long. Returns whether those
@@ -147,7 +151,7 @@ impl Entry {
             if self.verdict.patterns(jobset).is_empty() {
                 return true;
             }
-            if self.verdict.own_rules().contains_key(&job.uid) {
+            if self.verdict.own_rules.contains_key(&job.uid) {
                 continue;
             }
             if at_most == 0 {
@@ -155,7 +159,7 @@ impl Entry {
             }
             at_most -= 1;
             let rule = own_rule(jobset, self.verdict.patterns(jobset), job);
-            self.verdict.note_own_rule(job.uid.clone(), rule);
+            self.verdict.own_rules.insert(job.uid.clone(), rule);
         }
         true
     }
@@ -177,20 +181,14 @@ impl Entry {
     }
 }
 
-/// Which Pods of a Job count, and which of them are members.
-fn extent(members: Option<&Members>, job: &JobView) -> Extent {
-    let members = members.map(|members| members.of_job(job.index.unwrap_or(-1))).unwrap_or_default();
-    Extent { size: job.pods, completed: job.completed.clone(), members }
+/// Which Pods of a Job count, and which of them are members of these.
+fn extent(members: &HashMap<String, Members>, job: &JobView) -> Extent {
+    let members = members.get(&job.replicated_job).map(|members| members.of_job(job.index.unwrap_or(-1)));
+    Extent { size: job.pods, completed: job.completed.clone(), members: members.unwrap_or_else(Ranges::all) }
 }
 
 /// The members of each replicatedJob, by its name.
-fn members(jobset: &JobSet) -> HashMap<&str, Members> {
+fn members(jobset: &JobSet) -> HashMap<String, Members> {
     let status = jobset.status.iter().flat_map(|status| &status.replicated_jobs_status);
-    status.map(|status| (status.name.as_str(), Members::of(Some(status)))).collect()
-}
-
-/// The recorded members of each replicatedJob.
-fn records(jobset: &JobSet) -> Vec<(Option<&str>, i32)> {
-    let status = jobset.status.iter().flat_map(|status| &status.replicated_jobs_status);
-    status.map(|status| (status.synced_pods.as_deref(), status.synced_parallelism)).collect()
+    status.map(|status| (status.name.clone(), Members::of(Some(status)))).collect()
 }

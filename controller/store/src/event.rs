@@ -13,17 +13,14 @@ use crate::job::{ControllerRef, controller};
 use crate::pods::PodView;
 use crate::{JobView, Key, Kind, StoredJobSet, version};
 
-/// An event of a watch.
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "almost all events are of the large variant")]
 pub enum WatchEvent {
     /// The object exists and is like this.
     Put {
-        /// Name of the object.
         object: Key,
         /// The JobSet that the object belongs to, if it names one.
         owner: Option<Key>,
-        /// The object.
         view: View,
     },
     /// The object is gone, as of this resourceVersion.
@@ -34,10 +31,8 @@ pub enum WatchEvent {
     ListingEnded(Kind),
 }
 
-/// An object.
 #[derive(Clone, Debug)]
 pub enum View {
-    /// A JobSet, whole.
     JobSet(Arc<JobSet>),
     /// A JobSet that the engine reads, if it does not take too much memory.
     StoredJobSet(Box<StoredJobSet>),
@@ -47,7 +42,6 @@ pub enum View {
     Owned(Kind, OwnedView),
     Node(Box<PartialNode>),
     Namespace(Box<PartialNamespace>),
-    /// A PriorityClass.
     PriorityClass(Box<PriorityClass>),
 }
 
@@ -58,7 +52,6 @@ pub struct OwnedView {
     pub version: u64,
     /// The object that controls it, if any. A claim may outlive its JobSet.
     pub controller: Option<ControllerRef>,
-    /// Whether it is being deleted.
     pub deleting: bool,
 }
 
@@ -71,7 +64,6 @@ pub struct PartialNamespace {
 }
 
 impl OwnedView {
-    /// Reduces an object.
     pub fn of(object: &impl ResourceExt) -> Self {
         let deleting = object.meta().deletion_timestamp.is_some();
         Self { version: version(object), controller: controller(object), deleting }
@@ -103,7 +95,6 @@ impl WatchEvent {
 }
 
 impl View {
-    /// The kind of the object.
     pub fn kind(&self) -> Kind {
         match self {
             Self::JobSet(_) | Self::StoredJobSet(_) => Kind::JobSet,
@@ -116,7 +107,6 @@ impl View {
         }
     }
 
-    /// The resourceVersion.
     pub fn version(&self) -> u64 {
         match self {
             Self::JobSet(jobset) => version(jobset.as_ref()),

@@ -19,12 +19,10 @@ const SUCCESS_CRITERIA_MET: &str = "SuccessCriteriaMet";
 /// More restarts than any JobSet lives to see.
 const HIGHEST_ATTEMPT: i32 = 1_000_000_000;
 
-/// A Job, reduced.
 // Each is said by itself, and read by itself.
 #[allow(clippy::struct_excessive_bools)]
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JobView {
-    /// UID of the Job.
     pub uid: String,
     /// resourceVersion.
     pub version: u64,
@@ -36,11 +34,8 @@ pub struct JobView {
     pub index: Option<i32>,
     /// `status.restarts` of the JobSet when it was created; `None` where the label is absent or not a number.
     pub attempt: Option<i32>,
-    /// Whether it is being deleted.
     pub deleting: bool,
-    /// Whether it is suspended.
     pub suspended: bool,
-    /// How it ended, if it did.
     pub finished: Option<Finished>,
     /// Whether the Job controller is about to fail it: it has given up, and deletes the Pods that are left.
     pub failing: bool,
@@ -52,17 +47,12 @@ pub struct JobView {
     pub started: Option<Timestamp>,
     /// Whether the next Pod that fails is more than it bears (`backoffLimit`).
     pub bears_no_failure: bool,
-    /// Pods pending or running.
     pub active: i32,
-    /// Pods ready.
     pub ready: i32,
-    /// Pods succeeded.
     pub succeeded: i32,
     /// Number of Pods that it runs at once.
     pub pods: i32,
-    /// `parallelism` of its specification.
     pub parallelism: i32,
-    /// `completions` of its specification.
     pub completions: Option<i32>,
     /// How often it was recreated without the rest of the set ([`labels::JOB_RESTART_ATTEMPT`]); 0 where the label is
     /// absent or not a number.
@@ -77,16 +67,12 @@ pub struct JobView {
     pub spares_failures: bool,
 }
 
-/// How a Job ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Finished {
-    /// Complete.
     Completed,
     /// Failed, with reason and message of the condition, and its time.
     Failed {
-        /// Reason that the Job controller gives.
         reason: String,
-        /// Message that the Job controller gives.
         message: String,
         /// When the condition became true.
         at: Timestamp,
@@ -94,7 +80,6 @@ pub enum Finished {
 }
 
 impl JobView {
-    /// Reduces a Job.
     pub fn of(job: impl Into<PartialJob>) -> Self {
         let job: PartialJob = job.into();
         let (spec, status) = (&job.spec, &job.status);
@@ -129,27 +114,13 @@ impl JobView {
         }
     }
 
-    /// What the rules decide by, but for the numbers that only people read.
-    pub(crate) fn without_counts(&self) -> impl PartialEq + use<> {
-        let Self {
-            uid,
-            controller,
-            index,
-            attempt,
-            job_attempt,
-            deleting,
-            suspended,
-            finished,
-            failing,
-            succeeding,
-            deadline,
-            started,
-            bears_no_failure,
-            ..
-        } = self.clone();
-        let sizes = (self.pods, self.parallelism, self.completions, self.is_ready());
-        let ends = (failing, succeeding, deadline, started, bears_no_failure);
-        (uid, controller, index, attempt, job_attempt, deleting, suspended, finished, ends, sizes)
+    /// Whether it differs from `other` by more than numbers that only people read.
+    pub(crate) fn differs_in_decisions(&self, other: &Self) -> bool {
+        let without_counts = |job: &Self| {
+            let (completed, failed) = (Ranges::default(), Ranges::default());
+            Self { version: 0, active: 0, ready: 0, succeeded: 0, completed, failed, ..job.clone() }
+        };
+        self.is_ready() != other.is_ready() || without_counts(self) != without_counts(other)
     }
 
     /// Whether as many of its Pods are ready or have succeeded as it runs at once.
@@ -183,7 +154,6 @@ impl ControllerRef {
     }
 }
 
-/// The object that controls this one.
 pub fn controller(object: &impl ResourceExt) -> Option<ControllerRef> {
     let controller = object.owner_references().iter().find(|owner| owner.controller == Some(true))?;
     Some(ControllerRef { kind: controller.kind.clone(), name: controller.name.clone(), uid: controller.uid.clone() })

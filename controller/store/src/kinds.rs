@@ -8,9 +8,7 @@ use kube::ResourceExt;
 /// Name of a namespaced object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
-    /// Namespace of the object.
     pub namespace: String,
-    /// Name of the object.
     pub name: String,
 }
 
@@ -38,26 +36,21 @@ pub fn version(object: &impl ResourceExt) -> u64 {
     object.resource_version().and_then(|version| version.parse().ok()).unwrap_or(0)
 }
 
-/// A watched kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
-    /// JobSet.
     JobSet,
     Job,
     Pod,
     Service,
     /// PersistentVolumeClaim.
     Claim,
-    /// RoleBinding.
     RoleBinding,
     Node,
     Namespace,
-    /// PriorityClass.
     PriorityClass,
 }
 
 impl Kind {
-    /// Name of the kind, for people.
     pub fn name(self) -> &'static str {
         match self {
             Self::JobSet => "JobSet",
@@ -73,7 +66,6 @@ impl Kind {
     }
 }
 
-/// Number of the watched kinds.
 pub(crate) const KINDS: usize = 9;
 
 /// A resourceVersion of each kind; 0 stands for none.
@@ -81,7 +73,6 @@ pub(crate) const KINDS: usize = 9;
 pub struct Versions([u64; KINDS]);
 
 impl Versions {
-    /// No version of any kind.
     pub const NONE: Self = Self([0; KINDS]);
 
     pub fn of(kind: Kind, version: u64) -> Self {
@@ -116,7 +107,6 @@ pub(crate) struct Index {
 /// What is known of an observed object.
 #[derive(Debug)]
 pub(crate) struct ObservedObject {
-    /// The JobSet that it belongs to.
     pub(crate) owner: Option<Arc<Key>>,
     version: u64,
 }
@@ -155,7 +145,6 @@ impl Index {
         }
     }
 
-    /// Forgets an object. Returns what was known of it.
     pub(crate) fn remove(&mut self, object: &Key) -> Option<ObservedObject> {
         self.objects.remove(object)
     }
@@ -169,7 +158,6 @@ impl Index {
         self.objects.get(object).is_some_and(|entry| entry.version <= version)
     }
 
-    /// A listing of all objects begins.
     pub(crate) fn begin_listing(&mut self) {
         self.listed = Some(HashSet::new());
     }

@@ -27,16 +27,6 @@ pub enum Members {
     },
 }
 
-/// The members of one Job, by completion index.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum JobMembers {
-    /// Every Pod.
-    #[default]
-    All,
-    /// The Pods with these indexes.
-    Only(Ranges),
-}
-
 impl Members {
     /// The record in the status of a replicatedJob.
     pub fn of(status: Option<&ReplicatedJobStatus>) -> Self {
@@ -48,13 +38,11 @@ impl Members {
         recorded.unwrap_or_default()
     }
 
-    /// The members of the Job with this index.
-    pub fn of_job(&self, index: i32) -> JobMembers {
+    /// The completion indexes of the members of the Job with this index.
+    pub fn of_job(&self, index: i32) -> Ranges {
         match self {
-            Self::All => JobMembers::All,
-            Self::Recorded { parallelism, pods } => {
-                JobMembers::Only(pods.slice(i64::from(index) * parallelism, *parallelism))
-            }
+            Self::All => Ranges::all(),
+            Self::Recorded { parallelism, pods } => pods.slice(i64::from(index) * parallelism, *parallelism),
         }
     }
 
@@ -119,35 +107,9 @@ fn renumbered((first, last): (i64, i64), before: i64, after: i64) -> impl Iterat
     of_job(first_job).into_iter().chain(touch).chain(single.filter_map(of_job)).chain(last_job.and_then(of_job))
 }
 
-impl JobMembers {
-    /// Whether the Pod with this index is a member.
-    pub fn contains(&self, index: i32) -> bool {
-        match self {
-            Self::All => true,
-            Self::Only(pods) => pods.contains(index),
-        }
-    }
-
-    /// Whether no Pod is a member.
-    pub fn is_empty(&self) -> bool {
-        matches!(self, Self::Only(pods) if pods.is_empty())
-    }
-
-    /// Number of members among the first `size` Pods.
-    pub fn count_below(&self, size: i32) -> i64 {
-        match self {
-            Self::All => size.max(0).into(),
-            Self::Only(pods) => pods.count_below(size.into()),
-        }
-    }
-
-    /// Number of newcomers among the first `size` Pods that have not completed.
-    pub fn newcomers(&self, size: i32, completed: &Ranges) -> i64 {
-        match self {
-            Self::All => 0,
-            Self::Only(pods) => (i64::from(size) - pods.union(completed).count_below(size.into())).max(0),
-        }
-    }
+/// Number of newcomers among the first `size` Pods of a Job that have not completed. The others are `members`.
+pub fn newcomers(members: &Ranges, size: i32, completed: &Ranges) -> i64 {
+    (i64::from(size) - members.union(completed).count_below(size.into())).max(0)
 }
 
 #[cfg(test)]
@@ -170,7 +132,7 @@ mod tests {
         let members = members("0-2,4", 2);
         let indexes = |job: i32| (0..3).filter(|index| members.of_job(job).contains(*index)).collect::<Vec<_>>();
         assert_eq!([indexes(0), indexes(1), indexes(2), indexes(3)], [vec![0, 1], vec![0], vec![0], vec![]]);
-        assert_eq!(members.of_job(1).newcomers(3, &Ranges::parse("2")), 1, "index 1; index 2 has completed");
+        assert_eq!(newcomers(&members.of_job(1), 3, &Ranges::parse("2")), 1, "index 1; index 2 has completed");
         assert!(members.exceed(2, 2), "the third Job");
         assert!(members.exceed(3, 1), "a second Pod");
         assert!(!members.exceed(3, 2));
@@ -181,7 +143,7 @@ mod tests {
     fn without_record_every_pod_is_a_member() {
         let members = Members::of(Some(&ReplicatedJobStatus::default()));
         assert!(members.of_job(7).contains(7) && !members.exceed(1, 1));
-        assert_eq!(members.of_job(7).newcomers(9, &Ranges::default()), 0);
+        assert_eq!(newcomers(&members.of_job(7), 9, &Ranges::default()), 0);
         assert_eq!(members.resized(2, 3).to_string(), "0-5");
     }
 
@@ -232,7 +194,7 @@ mod tests {
             let resized = members.resized(i32::MAX, size);
             assert!(resized.iter().count() <= MOST_RANGES);
             assert!(members.count_within(i32::MAX, size) >= 0);
-            assert_eq!(members.of_job(i32::MAX).newcomers(i32::MIN, &Ranges::default()), 0);
+            assert_eq!(newcomers(&members.of_job(i32::MAX), i32::MIN, &Ranges::default()), 0);
         }
     }
 }

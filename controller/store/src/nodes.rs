@@ -11,7 +11,6 @@ use kube::ResourceExt;
 /// Taint of a node that the control plane cannot reach. A node that is merely not ready has another.
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
-/// A node, reduced.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeView {
     /// Labels: topology domains are named by them.
@@ -26,7 +25,6 @@ pub struct NodeView {
 }
 
 impl NodeView {
-    /// The domain that the node belongs to.
     pub fn domain(&self, topology_key: &str) -> Option<&str> {
         self.labels.get(topology_key).map(|value| &**value)
     }
@@ -62,7 +60,6 @@ impl Nodes {
         before.as_ref() != self.by_name.get(&name)
     }
 
-    /// A node is gone.
     pub fn delete(&mut self, name: &str) {
         self.by_name.remove(name);
         self.unreachable.remove(name);
@@ -74,19 +71,8 @@ impl Nodes {
         self.by_name.get(name)
     }
 
-    /// Since when a node is unreachable, if it is.
-    pub fn unreachable_since(&self, name: &str) -> Option<Timestamp> {
-        self.by_name.get(name)?.unreachable_since
-    }
-
-    /// Whether a node is unreachable.
     pub fn any_unreachable(&self) -> bool {
         !self.unreachable.is_empty()
-    }
-
-    /// Whether the kubelet of a node cannot restart Pods in place.
-    pub fn is_outdated(&self, name: &str) -> bool {
-        self.outdated.contains(name)
     }
 
     /// Whether any node has a kubelet that cannot restart Pods in place.
@@ -139,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_unreachable_while_it_carries_the_taint_and_not_by_being_unready() {
+    fn node_with_taint_is_unreachable_unready_one_is_not() {
         let mut nodes = Nodes::default();
         let tainted = |key: &str| {
             node(
@@ -154,13 +140,13 @@ mod tests {
         assert!(!nodes.any_unreachable(), "nothing is done before it is known since when");
         assert!(nodes.apply(&tainted(UNREACHABLE)));
         assert!(!nodes.apply(&tainted(UNREACHABLE)), "nothing new");
-        assert_eq!(nodes.unreachable_since("a"), Some("2026-01-01T00:00:00Z".parse().unwrap()));
+        assert_eq!(nodes.get("a").unwrap().unreachable_since, Some("2026-01-01T00:00:00Z".parse().unwrap()));
         nodes.apply(&node("a", &json!({})));
         assert!(!nodes.any_unreachable());
     }
 
     #[test]
-    fn a_kubelet_that_is_old_or_does_not_declare_the_feature_cannot_restart_in_place() {
+    fn kubelet_without_feature_cannot_restart_in_place() {
         let mut nodes = Nodes::default();
         for (status, cannot) in [
             (json!({"nodeInfo": {"kubeletVersion": "v1.35.2"}}), true),

@@ -3,20 +3,23 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use jobset_api::epoch::GroupEpochs;
 use jobset_api::gates::Gates;
 use jobset_api::{JobSet, JobSetStatus, RestartStrategy, labels};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::pods::{JobPods, JobSetPods, PodView};
-use crate::{Cluster, Entry, JobView, Key, Kind, NodeView, OwnedView, PriorityClasses, Store};
+use crate::{Cluster, ControllerRef, Entry, JobView, Key, Kind, NodeView, OwnedView, Store};
 
 /// The observed state of one JobSet. A view into the store without copies.
 #[derive(Clone, Copy, Debug)]
 pub struct Observed<'a> {
     pub jobset: &'a Arc<JobSet>,
+    /// The JobSet with all that is observed of it alone.
+    pub entry: &'a Entry,
+    /// What it shares with others.
+    pub cluster: &'a Cluster,
     key: &'a Key,
-    entry: &'a Entry,
-    cluster: &'a Cluster,
 }
 
 impl<'a> Observed<'a> {
@@ -26,9 +29,18 @@ impl<'a> Observed<'a> {
         Some(Self { jobset: entry.jobset.as_ref()?, key, entry, cluster: &store.cluster })
     }
 
+    pub fn name(&self) -> &'a str {
+        &self.key.name
+    }
+
     /// The stored status, decoded by the store; empty before the first write.
     pub fn status(&self) -> JobSetStatus {
         self.jobset.status.clone().unwrap_or_default()
+    }
+
+    /// The epochs of the stored status.
+    pub fn stored_epochs(&self) -> GroupEpochs {
+        self.jobset.status.as_ref().map(JobSetStatus::epochs).unwrap_or_default()
     }
 
     /// The Jobs that the JobSet controls, of all attempts, by name.
@@ -47,36 +59,25 @@ impl<'a> Observed<'a> {
         self.entry.jobs.iter().map(|(name, job)| (name.as_str(), job))
     }
 
-    /// Names of Pods that carry the label of the JobSet and that no Job controls.
-    pub fn orphan_pods(&self) -> impl Iterator<Item = &'a str> + use<'a> {
-        self.entry.orphans.iter().map(String::as_str)
-    }
-
-    /// The Job of this name, if it carries the label of the JobSet. Its controller may be this JobSet or another object, such
-    /// as a deleted JobSet of the same name.
-    pub fn job(&self, name: &str) -> Option<&'a JobView> {
-        self.entry.jobs.get(name)
-    }
-
-    /// Whether the JobSet controls the Job.
     pub fn owns(&self, job: &JobView) -> bool {
+        self.controls(job.controller.as_ref())
+    }
+
+    fn controls(&self, controller: Option<&ControllerRef>) -> bool {
         let uid = self.jobset.metadata.uid.as_ref();
-        uid.is_some() && job.controller.as_ref().map(|owner| &owner.uid) == uid
+        uid.is_some() && controller.map(|owner| &owner.uid) == uid
+    }
+
+    /// Whether an object that is to be a child belongs to somebody else, and stays: the garbage collector deletes the children of a
+    /// deleted JobSet of this name.
+    pub fn is_taken(&self, controller: Option<&ControllerRef>, deleting: bool) -> bool {
+        let is_of_predecessor = controller.is_some_and(|owner| owner.is_jobset(self.name()));
+        !self.controls(controller) && !deleting && !is_of_predecessor
     }
 
     /// Why the specification is invalid, if it is.
     pub fn invalid(&self) -> Option<&'a str> {
         self.entry.findings()?.invalid.as_deref()
-    }
-
-    /// Whether the specification was not read, so that the JobSet has none: [`Self::invalid`] says why.
-    pub fn is_unread(&self) -> bool {
-        self.entry.is_unread()
-    }
-
-    /// Whether the status was not read, so that none may be written.
-    pub fn is_status_missing(&self) -> bool {
-        self.entry.is_status_missing()
     }
 
     /// Why the specification does not allow in-place restart although it requests it, if so.
@@ -100,22 +101,6 @@ impl<'a> Observed<'a> {
         }
     }
 
-    /// Which message patterns of the failure policy can never match, if any.
-    pub fn unmatchable(&self) -> Option<&'a str> {
-        self.entry.findings()?.unmatchable.as_deref()
-    }
-
-    /// The index of the first rule of the failure policy that the failed Job matches, if any.
-    pub fn own_rule(&self, job: &JobView) -> Option<usize> {
-        self.entry.own_rule(job)
-    }
-
-    /// The refused requests of the JobSet, each with its reason; `None` before the controller has sent any.
-    pub fn refused(&self) -> Option<&'a [String]> {
-        self.entry.refused.as_deref()
-    }
-
-    /// The Pods of the JobSet.
     pub fn pods(&self) -> &'a JobSetPods {
         &self.entry.pods
     }
@@ -129,72 +114,42 @@ impl<'a> Observed<'a> {
         self.entry.pods.of_job(&job.uid)
     }
 
-    /// Whether a Service of this name exists, with any owner.
-    pub fn has_service(&self, name: &str) -> bool {
-        self.owned(Kind::Service, name).is_some()
-    }
-
-    /// The claim of this name, if it carries the label of a JobSet.
-    pub fn claim(&self, name: &str) -> Option<&'a OwnedView> {
-        self.owned(Kind::Claim, name)
-    }
-
-    /// The RoleBinding of this name, if it carries the label of a JobSet.
-    pub fn role_binding(&self, name: &str) -> Option<&'a OwnedView> {
-        self.owned(Kind::RoleBinding, name)
-    }
-
     /// Whether the namespace of the JobSet is being deleted.
     pub fn namespace_is_terminating(&self) -> bool {
         self.cluster.terminating.contains(&self.key.namespace)
     }
 
-    pub fn node(&self, name: &str) -> Option<&'a NodeView> {
-        self.cluster.nodes.get(name)
-    }
-
-    /// The PriorityClasses of the cluster.
-    pub fn priority_classes(&self) -> &'a PriorityClasses {
-        &self.cluster.classes
+    pub fn node_of(&self, pod: &PodView) -> Option<&'a NodeView> {
+        self.cluster.nodes.get(pod.node.as_deref()?)
     }
 
     /// The Pods of the JobSet's own Jobs on unreachable nodes, each with the time since when its node is unreachable.
     pub fn unreachable(&self) -> Vec<(Timestamp, &'a PodView)> {
-        let nodes = &self.cluster.nodes;
-        if !nodes.any_unreachable() {
+        if !self.cluster.nodes.any_unreachable() {
             return Vec::new();
         }
-        let pods = self.pods_on(|_| true, |node| nodes.unreachable_since(node).is_some());
-        pods.into_iter().filter_map(|pod| Some((nodes.unreachable_since(pod.node.as_deref()?)?, pod))).collect()
-    }
-
-    /// Whether the node of the Pod is unreachable.
-    pub fn is_unreachable(&self, pod: &PodView) -> bool {
-        pod.node.as_deref().is_some_and(|node| self.cluster.nodes.unreachable_since(node).is_some())
-    }
-
-    /// Whether the cluster has nodes, and none of them can restart Pods in place.
-    pub fn all_nodes_outdated(&self) -> bool {
-        self.cluster.nodes.all_outdated()
+        let pods = self.pods_on(|_| true, |node| node.unreachable_since.is_some()).into_iter();
+        pods.filter_map(|pod| Some((self.node_of(pod)?.unreachable_since?, pod))).collect()
     }
 
     /// A node that cannot restart Pods in place and has Pods of one of these Jobs of the JobSet.
     pub fn outdated_node(&self, is_one: impl Fn(&JobView) -> bool) -> Option<&'a str> {
-        let nodes = &self.cluster.nodes;
-        if !nodes.any_outdated() {
+        if !self.cluster.nodes.any_outdated() {
             return None;
         }
-        self.pods_on(is_one, |node| nodes.is_outdated(node)).into_iter().filter_map(|pod| pod.node.as_deref()).min()
+        let pods = self.pods_on(is_one, |node| node.cannot_restart_in_place).into_iter();
+        pods.filter_map(|pod| pod.node.as_deref()).min()
     }
 
     /// The Pods of some of the JobSet's own Jobs on some nodes, in the order of their names.
-    fn pods_on(&self, is_job: impl Fn(&JobView) -> bool, is_node: impl Fn(&str) -> bool) -> Vec<&'a PodView> {
+    fn pods_on(&self, is_job: impl Fn(&JobView) -> bool, is_node: impl Fn(&NodeView) -> bool) -> Vec<&'a PodView> {
         let jobs: HashSet<&str> = self.jobs().filter(|(_, job)| is_job(job)).map(|(_, job)| job.uid.as_str()).collect();
-        let pods = self.entry.pods.on_nodes(is_node).into_iter();
+        let pods = self.entry.pods.on_nodes(|name| self.cluster.nodes.get(name).is_some_and(&is_node)).into_iter();
         pods.filter(|(job, _)| jobs.contains(job)).map(|(_, pod)| pod).collect()
     }
 
-    fn owned(&self, kind: Kind, name: &str) -> Option<&'a OwnedView> {
+    /// The Service, PersistentVolumeClaim or RoleBinding of this name, if it carries the label of a JobSet, whichever owns it.
+    pub fn owned(&self, kind: Kind, name: &str) -> Option<&'a OwnedView> {
         self.cluster.owned(kind, self.key.sibling(name))
     }
 }

@@ -20,14 +20,12 @@ struct Class {
 }
 
 impl PriorityClasses {
-    /// The class was observed.
     pub fn apply(&mut self, class: &PriorityClass) {
         let class_value =
             Class { value: class.value.unwrap_or(0), global_default: class.global_default.unwrap_or(false) };
         self.0.insert(class.name_any(), class_value);
     }
 
-    /// The class of this name is gone.
     pub fn delete(&mut self, name: &str) {
         self.0.remove(name);
     }
@@ -81,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_that_is_changed_or_deleted_counts_as_it_is_now() {
+    fn class_changed_or_deleted_has_its_present_priority() {
         let mut classes = classes(&[("high", 7, true)]);
         classes.apply(&class("high", 8, false));
         assert_eq!((classes.priority(Some("high")), classes.priority(None)), (Some(8), Some(0)));

@@ -21,7 +21,6 @@ impl Ranges {
         ranges.into_iter().collect()
     }
 
-    /// Whether the index is in the set.
     pub fn contains(&self, index: i32) -> bool {
         let index = i64::from(index);
         let after = self.0.partition_point(|(first, _)| *first <= index);
@@ -34,12 +33,10 @@ impl Ranges {
         self.0[..reached].iter().map(|(first, last)| last.min(&(size - 1)) - first + 1).fold(0, i64::saturating_add)
     }
 
-    /// Number of indexes of the set.
     pub fn count(&self) -> i64 {
         self.count_below(i64::MAX)
     }
 
-    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -47,6 +44,11 @@ impl Ranges {
     /// The ranges, in rising order.
     pub fn iter(&self) -> impl Iterator<Item = (i64, i64)> {
         self.0.iter().copied()
+    }
+
+    /// Every index.
+    pub fn all() -> Self {
+        Self(vec![(0, i64::MAX)])
     }
 
     /// The indexes `0..size`.

@@ -40,7 +40,6 @@ pub struct Changes {
     pub changed: Vec<(Key, Change)>,
 }
 
-/// All that is observed.
 #[derive(Debug, Default)]
 pub struct Store {
     pub(crate) limits: MemoryLimits,
@@ -49,14 +48,12 @@ pub struct Store {
     indexes: [Index; KINDS],
     /// The newest observed version of each kind.
     observed: Versions,
-    /// The memory of JobSets.
     pub(crate) room: Room,
     /// JobSets whose objects are to be listed again.
     pub(crate) relist: Vec<Key>,
 }
 
 impl Store {
-    /// A store that has observed nothing.
     pub fn new(limits: MemoryLimits) -> Self {
         Self { limits, ..Self::default() }
     }
@@ -72,7 +69,6 @@ impl Store {
         store
     }
 
-    /// Takes an event in.
     pub fn apply(&mut self, event: WatchEvent) -> Changes {
         let mut changes = Changes::default();
         match event {
@@ -120,10 +116,10 @@ impl Store {
     /// those again.
     pub fn drop_entry(&mut self, key: &Key) {
         let Some(entry) = self.entries.get_mut(key) else { return };
-        let nodes: Vec<_> = entry.pods.nodes().cloned().collect();
+        let nodes: Vec<_> = entry.pods.nodes().collect();
         let reports = entry.pods.reports();
-        let Entry { jobset, unread, .. } = std::mem::take(entry);
-        (entry.jobset, entry.unread) = (jobset, unread);
+        let Entry { jobset, unread, members, .. } = std::mem::take(entry);
+        (entry.jobset, entry.unread, entry.members) = (jobset, unread, members);
         entry.pods = JobSetPods::with_reports(reports);
         for node in nodes {
             self.cluster.moved(key, None, Some(node));
@@ -145,7 +141,6 @@ impl Store {
         self.indexes.iter().all(Index::is_complete)
     }
 
-    /// Whether these versions were observed.
     pub fn has_observed(&self, versions: Versions) -> bool {
         self.observed.reach(versions)
     }
@@ -165,7 +160,6 @@ impl Store {
         }
     }
 
-    /// A JobSet with its children.
     pub fn entry(&self, key: &Key) -> Option<&Entry> {
         self.entries.get(key)
     }
@@ -175,12 +169,10 @@ impl Store {
         self.entries.keys()
     }
 
-    /// The JobSet of this name.
     pub fn jobset(&self, key: &Key) -> Option<&Arc<JobSet>> {
         self.entries.get(key)?.jobset.as_ref()
     }
 
-    /// What the JobSets share.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }
@@ -219,7 +211,8 @@ impl Store {
                 Some(entry.put_jobset(jobset, unread))
             }
             View::Job(job) => Some(entry.put_job(object.name, job)),
-            View::Pod(pod) => {
+            View::Pod(mut pod) => {
+                pod.node = pod.node.map(|node| self.cluster.shared_name(node));
                 let (change, matters) = if pod.job_uid.is_none() {
                     let change = entry.pods.remove(&object.name);
                     entry.orphans.insert(object.name);
@@ -231,7 +224,8 @@ impl Store {
                     let matters = change.matters || was_orphan;
                     (change, matters)
                 };
-                self.cluster.moved(&owner, change.entered, change.left);
+                let (to, from) = change.nodes;
+                self.cluster.moved(&owner, to, from);
                 matters.then_some(Change::Decision)
             }
             View::StoredJobSet(_) | View::Node(_) | View::PriorityClass(_) | View::Namespace(_) => None,
@@ -297,7 +291,8 @@ impl Store {
                 if pods.failed {
                     change = Change::Decision;
                 }
-                self.cluster.moved(owner, pods.entered, pods.left);
+                let (to, from) = pods.nodes;
+                self.cluster.moved(owner, to, from);
             }
             _ => {}
         }

@@ -56,7 +56,7 @@ pub(crate) fn broken(store: &Store, epoch: i32) -> Vec<String> {
 }
 
 #[test]
-fn pods_that_are_seen_before_their_job_count_once_it_is_seen() {
+fn pods_observed_before_their_job_count_with_it() {
     let mut store = Store::default();
     see_pod(&mut store, pod(0, 1));
     see_pod(&mut store, pod(1, 1));
@@ -66,7 +66,7 @@ fn pods_that_are_seen_before_their_job_count_once_it_is_seen() {
 }
 
 #[test]
-fn slots_outside_of_the_size_and_completed_ones_do_not_count() {
+fn slots_outside_size_or_completed_do_not_count() {
     let mut store = Store::default();
     see_job(&mut store, JobView { pods: 3, ..JobView::default() });
     for index in 0..4 {
@@ -91,7 +91,7 @@ fn an_event_that_changes_no_count_marks_nothing() {
 }
 
 #[test]
-fn the_pods_of_a_job_that_is_gone_count_no_more_and_are_still_there() {
+fn pods_of_gone_job_remain_and_do_not_count() {
     let mut store = Store::default();
     see_job(&mut store, JobView { pods: 1, ..JobView::default() });
     see_pod(&mut store, pod(0, 1));
@@ -189,7 +189,7 @@ fn pod_without_job_is_an_orphan_until_it_is_adopted() {
 }
 
 #[test]
-fn refusals_change_rules_look_again_and_forget_them_with_the_jobset() {
+fn refusals_that_change_trigger_rules_until_jobset_is_gone() {
     let mut store = Store::default();
     see_jobset(&mut store, &json!({}));
     let refused = |what: &str| vec![what.to_owned()];
@@ -204,7 +204,7 @@ fn refusals_change_rules_look_again_and_forget_them_with_the_jobset() {
 }
 
 #[test]
-fn the_first_failure_of_a_slot_is_remembered_when_its_pod_is_gone() {
+fn slot_remembers_first_failure_when_its_pod_is_gone() {
     let mut store = Store::default();
     see_job(&mut store, JobView { pods: 2, ..JobView::default() });
     see_jobset(&mut store, &json!({"syncedEpoch": 1}));
@@ -216,7 +216,7 @@ fn the_first_failure_of_a_slot_is_remembered_when_its_pod_is_gone() {
 }
 
 #[test]
-fn worker_of_the_running_epoch_has_ended_when_its_pod_is_gone() {
+fn worker_of_running_epoch_ends_with_its_pod() {
     let mut store = Store::default();
     see_job(&mut store, JobView { pods: 4, ..JobView::default() });
     see_jobset(&mut store, &json!({"syncedEpoch": 1}));

@@ -12,7 +12,6 @@ use jobset_api::{FailurePolicyRule, JobSet, ReplicatedJob, labels};
 
 use crate::{Finished, JobView};
 
-/// The verdict on the present specification.
 #[derive(Debug, Default)]
 pub(crate) struct SpecVerdict {
     /// The specification; `None` if it has no generation, by which another one would be told.
@@ -21,7 +20,7 @@ pub(crate) struct SpecVerdict {
     /// The patterns of the specification before, if the failure policy is the same.
     kept: Option<Arc<MessagePatterns>>,
     /// The index of the first rule that each failed Job matches, if any, by the UID of the Job.
-    own_rules: HashMap<String, Option<usize>>,
+    pub(crate) own_rules: HashMap<String, Option<usize>>,
 }
 
 /// The specification that is judged.
@@ -69,7 +68,6 @@ impl SpecVerdict {
         Self { judged: Judged { findings, patterns: Arc::default() }.into(), ..Self::default() }
     }
 
-    /// Whether the specification was judged.
     pub(crate) fn is_given(&self) -> bool {
         self.judged.get().is_some()
     }
@@ -96,21 +94,6 @@ impl SpecVerdict {
             };
             Judged { findings, patterns }
         })
-    }
-
-    /// The rules that failed Jobs match, as far as they were noted, by the UID of the Job.
-    pub(crate) fn own_rules(&self) -> &HashMap<String, Option<usize>> {
-        &self.own_rules
-    }
-
-    /// Notes the rule that a failed Job matches.
-    pub(crate) fn note_own_rule(&mut self, job_uid: String, rule: Option<usize>) {
-        self.own_rules.insert(job_uid, rule);
-    }
-
-    /// The Job is gone, or has changed.
-    pub(crate) fn forget_job(&mut self, job_uid: &str) {
-        self.own_rules.remove(job_uid);
     }
 }
 
@@ -194,14 +177,14 @@ mod tests {
         let (mut verdict, stored) = (SpecVerdict::default(), jobset(1, "("));
         verdict.renew(None, &stored);
         assert!(verdict.findings(&stored).unmatchable.is_some());
-        verdict.note_own_rule("job".to_owned(), Some(0));
+        verdict.own_rules.insert("job".to_owned(), Some(0));
         verdict.renew(Some(&stored), &stored);
-        assert!(verdict.is_given() && verdict.own_rules().contains_key("job"));
+        assert!(verdict.is_given() && verdict.own_rules.contains_key("job"));
         let annotated = JobSet { metadata: stored.metadata.clone(), ..jobset(1, "(") };
         let mut annotated = annotated;
         let annotation = (labels::EXCLUSIVE_TOPOLOGY.to_owned(), "rack".to_owned());
         annotated.metadata.annotations = Some([annotation].into());
         verdict.renew(Some(&stored), &annotated);
-        assert!(!verdict.is_given() && verdict.own_rules().is_empty());
+        assert!(!verdict.is_given() && verdict.own_rules.is_empty());
     }
 }

@@ -54,7 +54,7 @@ async fn an_agent_is_refused_at_other_pods_of_its_namespace() -> Result<()> {
 }
 
 #[tokio::test]
-async fn an_agent_reads_the_jobsets_of_its_namespace_and_writes_none() -> Result<()> {
+async fn agent_reads_jobsets_of_its_namespace_writes_none() -> Result<()> {
     let space = Space::new("agents-and-jobsets").await?;
     let next_door = Space::new("agents-and-jobsets-next-door").await?;
     let_agents_in(&space, "default").await?;
@@ -80,7 +80,7 @@ async fn an_agent_reads_the_jobsets_of_its_namespace_and_writes_none() -> Result
 }
 
 #[tokio::test]
-async fn an_agent_is_refused_at_pods_of_other_namespaces_with_its_role_there_too() -> Result<()> {
+async fn agent_is_denied_pods_of_other_namespaces() -> Result<()> {
     let (space, next_door) = (Space::new("agents-here").await?, Space::new("agents-next-door").await?);
     let_agents_in(&space, "default").await?;
     let agent = Agent::new(&space, "train-w-0-0", "default").await?;
@@ -130,7 +130,7 @@ async fn a_token_that_is_bound_to_no_pod_is_refused() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_pod_that_was_deleted_leaves_its_token_nothing_of_its_successor() -> Result<()> {
+async fn token_of_deleted_pod_has_no_right_on_successor() -> Result<()> {
     let space = Space::new("agents-of-old").await?;
     let_agents_in(&space, "default").await?;
     let agent = Agent::new(&space, "train-w-0-0", "default").await?;

@@ -8,6 +8,7 @@ mod stolen_token;
 
 use anyhow::{Context, Result};
 use http::Request;
+use jobset_agent::args::Names;
 use jobset_agent::decide::Input;
 use jobset_agent::report::report;
 use jobset_harness::wait::{self, Check};
@@ -64,7 +65,8 @@ impl Agent {
 
     /// Reports an epoch for this Pod, by the agent's own code.
     async fn report_for(&self, pod: &Pod, epoch: i32) -> Input {
-        report(&self.client, &self.namespace, &pod.name_any(), epoch, None, None).await
+        let names = Names { namespace: self.namespace.clone(), pod: pod.name_any(), jobset: "train".to_owned() };
+        report(&self.client, &names, epoch, None, None).await
     }
 
     /// Reports an epoch for the own Pod.

@@ -75,7 +75,7 @@ async fn an_agent_that_may_also_update_pods_keeps_that_right() -> Result<()> {
 }
 
 #[tokio::test]
-async fn an_agent_that_may_do_more_to_pods_than_patch_them_keeps_these_rights() -> Result<()> {
+async fn agent_with_more_rights_on_pods_keeps_them() -> Result<()> {
     let space = Space::new("agents-that-do-more").await?;
     let_agents_in(&space, "default").await?;
     let agent = Agent::new(&space, "train-w-0-0", "default").await?;

@@ -79,7 +79,7 @@ async fn an_agent_of_any_service_account_reports_epochs_that_grow(
 }
 
 #[tokio::test]
-async fn go_agent_with_the_role_reports_attempts_of_its_own_pod_alone() -> Result<()> {
+async fn go_agent_reports_attempts_of_own_pod_alone() -> Result<()> {
     let (space, agent) = confined("agents-of-the-go-jobset", "default").await?;
     let attempt =
         |number: &str| json!({"metadata": {"annotations": {"jobset.sigs.k8s.io/in-place-restart-attempt": number}}});

@@ -36,7 +36,7 @@ async fn rules(client: &Client, namespace: &str) -> Result<Vec<Rule>> {
 }
 
 #[tokio::test]
-async fn stolen_token_reports_for_its_pod_reads_jobsets_and_does_nothing_else() -> Result<()> {
+async fn stolen_token_reports_own_pod_and_reads_jobsets_only() -> Result<()> {
     let space = Space::new("agents-of-thieves").await?;
     let_agents_in(&space, "default").await?;
     let agent = Agent::new(&space, "train-w-0-0", "default").await?;

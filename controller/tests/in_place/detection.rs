@@ -10,7 +10,7 @@ use crate::outcome::condition;
 use crate::workload::restarting;
 
 #[tokio::test]
-async fn a_worker_that_ends_restarts_the_group_before_its_agent_reports_and_is_named() -> Result<()> {
+async fn ended_worker_restarts_group_before_report_and_is_named() -> Result<()> {
     let space = Space::new("detection-by-status").await?;
     space.create(restarting("train", 3, 9)).await?;
     let pods = space.pods("train", 3, "0").await?;

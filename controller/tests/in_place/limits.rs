@@ -15,7 +15,7 @@ use crate::workload::restarting;
 const DISABLED: &str = "jobset.sigs.k8s.io/disable-in-place-restart";
 
 #[tokio::test]
-async fn pod_fails_three_times_before_its_worker_is_replaced_and_counts_once() -> Result<()> {
+async fn pod_failing_three_times_before_worker_is_replaced_counts_once() -> Result<()> {
     let space = Space::new("barrier-never-reached").await?;
     space.create(restarting("train", 2, 1)).await?;
     let pods = space.pods("train", 2, "0").await?;
@@ -33,7 +33,7 @@ async fn pod_fails_three_times_before_its_worker_is_replaced_and_counts_once() -
 }
 
 #[tokio::test]
-async fn with_the_feature_gate_off_agents_are_told_and_the_jobset_is_restarted_by_recreation() -> Result<()> {
+async fn feature_gate_off_restarts_jobset_by_recreation() -> Result<()> {
     let fixture = Fixture::start_with(&["--feature-gates", "InPlaceRestart=false"]).await?;
     fixture.create(restarting("train", 2, 1)).await?;
     fixture.pods("train", 2, "0").await?;
@@ -49,7 +49,7 @@ async fn with_the_feature_gate_off_agents_are_told_and_the_jobset_is_restarted_b
 }
 
 #[tokio::test]
-async fn a_jobset_of_the_same_name_shares_nothing_with_the_pods_of_its_predecessor() -> Result<()> {
+async fn jobset_of_same_name_ignores_pods_of_predecessor() -> Result<()> {
     let space = Space::new("same-name").await?;
     space.create(restarting("train", 2, 0)).await?;
     let old = space.pods("train", 2, "0").await?;

@@ -13,7 +13,7 @@ use crate::outcome::{condition, restarts};
 use crate::workload::restarting;
 
 #[tokio::test]
-async fn pod_is_lost_others_restart_in_place_before_its_successor_reports() -> Result<()> {
+async fn lost_pod_restarts_others_before_successor_reports() -> Result<()> {
     let space = Space::new("lost-pod").await?;
     let pods = space.start_in_place(restarting("train", 3, 9), 3).await?;
     space.lose(&pods[1]).await?;
@@ -31,7 +31,7 @@ async fn pod_is_lost_others_restart_in_place_before_its_successor_reports() -> R
 }
 
 #[tokio::test]
-async fn many_lost_pods_are_replaced_without_a_delay_that_grows_with_their_number() -> Result<()> {
+async fn delay_does_not_grow_with_number_of_lost_pods() -> Result<()> {
     let space = Space::new("lost-pods").await?;
     let pods = space.start_in_place(restarting("train", 5, 9), 5).await?;
     let spec = space.job("train-workers-0").await?.spec.context("no spec")?;
@@ -47,7 +47,7 @@ async fn many_lost_pods_are_replaced_without_a_delay_that_grows_with_their_numbe
 }
 
 #[tokio::test]
-async fn a_worker_that_exits_0_because_its_pod_was_deleted_is_a_loss_and_recreates() -> Result<()> {
+async fn exit_0_of_deleted_pod_is_loss_and_recreates() -> Result<()> {
     let space = Space::new("lost-success").await?;
     space.create(restarting("train", 2, 1)).await?;
     let pods = space.pods("train", 2, "0").await?;
@@ -68,7 +68,7 @@ async fn a_worker_that_exits_0_because_its_pod_was_deleted_is_a_loss_and_recreat
 }
 
 #[tokio::test]
-async fn an_eviction_is_not_counted_where_a_rule_says_so_and_a_bug_is() -> Result<()> {
+async fn eviction_is_excluded_by_rule_and_bug_is_counted() -> Result<()> {
     let space = Space::new("evicted").await?;
     let mut jobset = restarting("train", 2, 1);
     // Of what happens in place, it is for disruptions alone.

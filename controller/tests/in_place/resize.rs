@@ -29,7 +29,7 @@ fn supervised_of_size(pods: usize) -> Value {
 }
 
 #[tokio::test]
-async fn growth_pending_member_fails_members_restart_counted_and_newcomers_follow_uncounted() -> Result<()> {
+async fn growth_pending_member_failure_counts_newcomers_follow_uncounted() -> Result<()> {
     let space = Space::new("growth-pending").await?;
     let members = space.start_in_place(supervised(4), 4).await?;
     space.edit("train", supervised_of_size(6)).await?;
@@ -71,7 +71,7 @@ async fn growth_pending_deleted_member_is_replaced_and_counted() -> Result<()> {
 }
 
 #[tokio::test]
-async fn growth_refused_by_quota_member_fails_counts_restart_and_new_job_follows_uncounted() -> Result<()> {
+async fn growth_over_quota_member_failure_counts_job_follows_uncounted() -> Result<()> {
     let space = Space::new("growth-refused").await?;
     let members = space.start_in_place(supervised(2), 2).await?;
     allow_jobs(&space, 1).await?;

@@ -100,7 +100,7 @@ async fn next_epochs(history: &mut (impl Stream<Item = Result<JobSet>> + Unpin))
 }
 
 #[tokio::test]
-async fn reports_over_the_stream_alone_restart_the_group_with_two_writes() -> Result<()> {
+async fn stream_reports_alone_restart_group_with_two_writes() -> Result<()> {
     let (fixture, mut relay) = connected().await?;
     let pods = with_agents(&fixture, &mut relay, "train", 2).await?;
     let mut history = fixture.history("train").await?;

@@ -24,7 +24,7 @@ use clap::builder::RangedU64ValueParser;
 
 use jobset_harness::interrupt::unless_interrupted;
 use jobset_harness::paths;
-pub use restart::{Load, Options, WatchMode, Way, run};
+pub use restart::{Options, WatchMode, Way, run};
 
 /// Runs the benchmark of the program `name` to its end, or until SIGINT or SIGTERM, and prints its error.
 pub async fn exit_code(name: &str, benchmark: impl Future<Output = Result<()>>) -> ExitCode {

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_of_the_cluster_comes_in_the_middle_of_restarts() {
+    fn every_cluster_fault_comes_during_restarts() {
         for fault in Fault::value_variants().iter().filter(|fault| fault.is_of_cluster()) {
             let steps: Vec<Step> = plan(3).take(500).filter(|step| step.fault == *fault).collect();
             assert!(steps.iter().any(|step| step.in_restart), "{fault}");

@@ -27,7 +27,7 @@ const GOING: Duration = Duration::from_mins(3);
 
 /// A cluster that is not the demo's own.
 pub struct Context {
-    name: String,
+    pub(super) name: String,
     pub(super) client: Client,
     pub(super) namespace: String,
     pub(super) images: Repository,

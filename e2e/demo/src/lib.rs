@@ -7,9 +7,9 @@ mod observer;
 mod picture;
 mod stage;
 mod summary;
-mod timeline;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -49,7 +49,7 @@ pub struct Options {
 pub async fn run(cluster: &Cluster, options: Options, results: &Path) -> Result<()> {
     install(cluster, &rust_binaries().await?).await?;
     create_namespace(&cluster.client(), NAMESPACE).await?;
-    show(&Stage::host(cluster, NAMESPACE), options, results).await
+    show(Stage::host(cluster, NAMESPACE), options, results).await
 }
 
 /// The same in the cluster of a kubectl context, in a namespace of its own that [`Context::clean`] removes.
@@ -58,13 +58,14 @@ pub async fn run(cluster: &Cluster, options: Options, results: &Path) -> Result<
 /// As [`run`]; also if Pods cannot restart in place there, or another JobSet is installed.
 pub async fn run_in(context: &Context, options: Options, results: &Path) -> Result<()> {
     context.prepare().await?;
-    let stage = Stage::api(context.client.clone(), &context.namespace, context.images.clone());
-    show(&stage, options, results).await
+    let client = context.client.clone();
+    show(Stage::api(client, &context.name, &context.namespace, context.images.clone()), options, results).await
 }
 
-async fn show(stage: &Stage, options: Options, results: &Path) -> Result<()> {
-    let (in_place, picture) = series(stage, workload::STORY_1, RestartStrategy::InPlaceRestart, options).await?;
-    let (recreate, _) = series(stage, workload::RECREATE, RestartStrategy::Recreate, options).await?;
+async fn show(stage: Stage, options: Options, results: &Path) -> Result<()> {
+    let stage = Arc::new(stage);
+    let (in_place, picture) = series(&stage, workload::STORY_1, RestartStrategy::InPlaceRestart, options).await?;
+    let (recreate, _) = series(&stage, workload::RECREATE, RestartStrategy::Recreate, options).await?;
     let summary = Summary { in_place, recreate };
     println!("\n{}", summary.table());
     std::fs::create_dir_all(results)?;
@@ -76,9 +77,9 @@ async fn show(stage: &Stage, options: Options, results: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs one JobSet and lets one of its workers fail, again and again. Also draws the last restart.
+/// Runs one JobSet and lets one of its workers fail, again and again. Also draws the last failure.
 async fn series(
-    stage: &Stage,
+    stage: &Arc<Stage>,
     manifest: &str,
     strategy: RestartStrategy,
     options: Options,
@@ -86,7 +87,6 @@ async fn series(
     let workload = stage.workload(manifest)?;
     println!("\n== {strategy:?}: JobSet {} of {} workers ==", workload.name(), workload.pods());
     let mut observer = Observer::start(stage, &workload).await?;
-    observer.watch_the_start().await?;
     if strategy == RestartStrategy::InPlaceRestart {
         progress(&format!("the JobSet runs {:.1} s after the command was given", now() - options.started));
     }
@@ -101,7 +101,5 @@ async fn series(
             tokio::time::sleep_until(failed + BETWEEN_FAILURES + Duration::from_secs_f64(fastrand::f64())).await;
         }
     }
-    let picture = observer.picture();
-    observer.remove().await?;
-    Ok((series, picture))
+    Ok((series, observer.end().await?))
 }

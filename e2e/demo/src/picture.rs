@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::timeline::Line;
-
 /// Pixels: width of the picture, where the bars begin and end, and the height of a row.
 const WIDTH: f64 = 860.0;
 const LEFT: f64 = 210.0;
@@ -20,25 +18,24 @@ const STYLE: &str = "text{font:13px system-ui,sans-serif;fill:#24292f}.mark{stro
                      .bar text{fill:#fff;font-size:12px}\
                      @media(prefers-color-scheme:dark){text{fill:#e6edf3}.mark{stroke:#9da7b3}}";
 
+/// What the picture shows.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Happening {
+    /// What the Pod of this name does from then on.
+    Pod(String, Activity),
+    /// What the status of the JobSet says from then on.
+    JobSet(String),
+}
+
 /// What a Pod does for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Doing {
+pub(super) enum Activity {
     Works,
     Restarts,
     Waits,
 }
 
-impl Doing {
-    /// What a line of the timeline says of its Pod.
-    fn of(line: &Line) -> Option<Self> {
-        match line.what.as_str() {
-            "WORKER STARTED" => Some(Self::Works),
-            "waits at the barrier" => Some(Self::Waits),
-            what if what.starts_with("worker ended") => Some(Self::Restarts),
-            _ => None,
-        }
-    }
-
+impl Activity {
     /// Colors that people who do not see red and green can tell apart, and the words in the bar.
     fn style(self) -> (&'static str, &'static str) {
         match self {
@@ -51,19 +48,21 @@ impl Doing {
 
 /// Draws what happened to the Pods of a JobSet: when each worker ended, waited at the barrier, and started, by the seconds since
 /// the failure; and what the status of the JobSet said meanwhile. Empty if nothing happened.
-pub(super) fn svg(lines: &[(f64, Line)]) -> String {
-    let mut pods: BTreeMap<&str, Vec<(f64, Doing)>> = BTreeMap::new();
+pub(super) fn svg(happenings: &[(f64, Happening)]) -> String {
+    let mut pods: BTreeMap<&str, Vec<(f64, Activity)>> = BTreeMap::new();
     let mut marks = Vec::new();
-    for (time, line) in lines {
-        if let Some(doing) = Doing::of(line) {
-            pods.entry(&line.pod).or_default().push((*time, doing));
-        } else if line.pod.starts_with("jobset/") {
-            marks.push((*time, line.what.as_str()));
+    for (time, happening) in happenings {
+        match happening {
+            Happening::Pod(pod, activity) => pods.entry(pod).or_default().push((*time, *activity)),
+            Happening::JobSet(status) => marks.push((*time, status.as_str())),
         }
     }
-    let started =
-        |events: &[(f64, Doing)]| events.iter().rev().find(|(_, doing)| *doing == Doing::Works).map(|it| it.0);
-    let Some(last) = pods.values().filter_map(|events| started(events)).reduce(f64::max) else { return String::new() };
+    let last_start = |events: &[(f64, Activity)]| {
+        events.iter().filter(|(_, activity)| *activity == Activity::Works).map(|it| it.0).reduce(f64::max)
+    };
+    let Some(last) = pods.values().filter_map(|events| last_start(events)).reduce(f64::max) else {
+        return String::new();
+    };
     let end = last + MARGIN;
     let x = |time: f64| LEFT + (RIGHT - LEFT) * (time.clamp(-MARGIN, end) + MARGIN) / (end + MARGIN);
     let bottom = TOP + ROW * f64::from(u32::try_from(pods.len()).unwrap_or(u32::MAX));
@@ -79,10 +78,10 @@ pub(super) fn svg(lines: &[(f64, Line)]) -> String {
         events.sort_by(|one, other| one.0.total_cmp(&other.0));
         let y = TOP + ROW * f64::from(u32::try_from(row).unwrap_or(u32::MAX));
         let _ = write!(svg, "<text x=\"8\" y=\"{:.0}\">{}</text><g class=\"bar\">", y + 19.0, escaped(pod));
-        let begins = std::iter::once((-MARGIN, Doing::Works)).chain(events.iter().copied());
+        let begins = std::iter::once((-MARGIN, Activity::Works)).chain(events.iter().copied());
         let ends = events.iter().map(|(time, _)| *time).chain([end]);
-        for ((from, doing), to) in begins.zip(ends) {
-            bar(&mut svg, (x(from), x(to)), y, doing);
+        for ((from, activity), to) in begins.zip(ends) {
+            bar(&mut svg, (x(from), x(to)), y, activity);
         }
         svg.push_str("</g>");
     }
@@ -109,8 +108,8 @@ pub(super) fn svg(lines: &[(f64, Line)]) -> String {
 }
 
 /// One bar, with its words where they fit.
-fn bar(svg: &mut String, (from, to): (f64, f64), y: f64, doing: Doing) {
-    let (color, words) = doing.style();
+fn bar(svg: &mut String, (from, to): (f64, f64), y: f64, activity: Activity) {
+    let (color, words) = activity.style();
     let width = (to - from).max(0.0);
     let _ = write!(
         svg,
@@ -130,33 +129,21 @@ fn escaped(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn line(pod: &str, what: &str) -> Line {
-        Line {
-            pod: pod.to_owned(),
-            node: String::new(),
-            uid: "kept",
-            epoch: String::new(),
-            synced: 5,
-            deprecated: 4,
-            what: what.to_owned(),
-        }
-    }
-
     #[test]
-    fn each_pod_has_a_bar_for_each_state_and_each_change_of_the_jobset_a_mark() {
-        let lines = [
-            (0.0, line("a", "worker ended, exit code 1")),
-            (0.5, line("jobset/train", "deprecatedEpoch = 5")),
-            (0.9, line("b", "worker ended, exit code 143")),
-            (1.0, line("a", "waits at the barrier")),
-            (1.2, line("b", "waits at the barrier")),
-            (1.3, line("b", "barrier lifted")),
-            (1.5, line("a", "WORKER STARTED")),
-            (2.0, line("b", "WORKER STARTED")),
+    fn picture_has_bar_for_state_and_mark_for_change() {
+        let pod = |name: &str, activity| Happening::Pod(name.to_owned(), activity);
+        let happenings = [
+            (0.0, pod("a", Activity::Restarts)),
+            (0.5, Happening::JobSet("deprecatedEpoch = 5".to_owned())),
+            (0.9, pod("b", Activity::Restarts)),
+            (1.0, pod("a", Activity::Waits)),
+            (1.2, pod("b", Activity::Waits)),
+            (1.5, pod("a", Activity::Works)),
+            (2.0, pod("b", Activity::Works)),
         ];
-        let svg = svg(&lines);
+        let svg = svg(&happenings);
         assert_eq!((svg.matches("<rect").count(), svg.matches("<line").count()), (8, 2), "{svg}");
         assert!(svg.contains("2.00 s: all run again") && svg.contains("0.50 s: deprecatedEpoch = 5"), "{svg}");
-        assert_eq!(super::svg(&lines[..4]), "");
+        assert_eq!(super::svg(&happenings[..4]), "");
     }
 }

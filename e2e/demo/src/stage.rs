@@ -1,24 +1,28 @@
-//! Where the demo's workers run, and how it hears of them: in its own cluster it reads their journals and kills their
-//! processes; in another's it has nothing but the API server.
+//! Where the demo's workers run, and how it hears of them: in its own cluster it reads their journals; in another's it has nothing
+//! but the API server.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use http::Request;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Client, ResourceExt};
+use tokio::process::Command;
 
 use super::logs::Logs;
 use jobset_harness::cluster::Cluster;
 use jobset_harness::images::Repository;
 use jobset_harness::journal::{self, Entry};
-use jobset_harness::process::{self, Signal};
+use jobset_harness::programs::beside;
 use jobset_harness::workload::{WORKER_PORT, Workload};
 
 /// A namespace in which the demo's JobSets run.
 pub(super) struct Stage {
     pub(super) client: Client,
     pub(super) namespace: String,
+    /// The option of `kubectl jobset` that names the cluster.
+    cluster: [OsString; 2],
     reach: Reach,
 }
 
@@ -34,13 +38,19 @@ enum Reach {
 impl Stage {
     /// In a cluster of this machine.
     pub(super) fn host(cluster: &Cluster, namespace: &str) -> Self {
-        Self { client: cluster.client(), namespace: namespace.to_owned(), reach: Reach::Host(cluster.shared_dir()) }
+        Self {
+            client: cluster.client(),
+            namespace: namespace.to_owned(),
+            cluster: ["--kubeconfig".into(), cluster.kubeconfig().into()],
+            reach: Reach::Host(cluster.shared_dir()),
+        }
     }
 
-    /// In any cluster, with the images of this repository.
-    pub(super) fn api(client: Client, namespace: &str, images: Repository) -> Self {
+    /// In the cluster of a context of the kubeconfig, with the images of this repository.
+    pub(super) fn api(client: Client, context: &str, namespace: &str, images: Repository) -> Self {
         let logs = Box::new(Logs::new(client.clone(), namespace));
-        Self { client, namespace: namespace.to_owned(), reach: Reach::Api { logs, images } }
+        let cluster = ["--context".into(), context.into()];
+        Self { client, namespace: namespace.to_owned(), cluster, reach: Reach::Api { logs, images } }
     }
 
     /// What to apply here.
@@ -51,8 +61,8 @@ impl Stage {
         }
     }
 
-    /// A Pod was seen.
-    pub(super) fn saw(&self, pod: &Pod) {
+    /// Hears of what the worker of this Pod writes from now on.
+    pub(super) fn follow(&self, pod: &Pod) {
         if let Reach::Api { logs, .. } = &self.reach {
             logs.follow(pod);
         }
@@ -66,18 +76,22 @@ impl Stage {
         }
     }
 
-    /// Ends the worker of a Pod.
-    pub(super) async fn kill(&self, pod: &Pod) -> Result<()> {
-        match &self.reach {
-            Reach::Host(_) => {
-                let uid = pod.uid().unwrap_or_default();
-                process::signal("jobset-test-worker", &[("POD_UID", &uid)], Signal::TERM)
-            }
-            Reach::Api { .. } => self.order_to_end(pod).await,
-        }
+    /// Runs `kubectl jobset` to its end. The terminal shows what it says.
+    ///
+    /// # Errors
+    /// If it does not end with 0.
+    pub(super) async fn kubectl_jobset(&self, arguments: &[&str]) -> Result<()> {
+        let command = format!("kubectl jobset {}", arguments.join(" "));
+        println!("$ {command}");
+        let mut plugin = Command::new(beside("kubectl-jobset")?);
+        plugin.args(arguments).args(["--namespace", &self.namespace]).args(&self.cluster).kill_on_drop(true);
+        let status = plugin.status().await.context("cannot run kubectl-jobset")?;
+        ensure!(status.success(), "{command} ended with {status}");
+        Ok(())
     }
 
-    async fn order_to_end(&self, pod: &Pod) -> Result<()> {
+    /// Makes the worker of a Pod end with code 1.
+    pub(super) async fn end(&self, pod: &Pod) -> Result<()> {
         let (namespace, name) = (&self.namespace, pod.name_any());
         let path = format!("/api/v1/namespaces/{namespace}/pods/{name}:{WORKER_PORT}/proxy/exit?code=1");
         match self.client.request_text(Request::get(path).body(Vec::new())?).await {
@@ -87,7 +101,7 @@ impl Stage {
             Err(kube::Error::Api(status)) if status.code < 500 => {
                 Err(kube::Error::Api(status)).context("cannot end a worker")
             }
-            // It may be gone before it has answered; what it writes down decides.
+            // The worker may be gone before it has answered; what it writes down decides.
             _ => Ok(()),
         }
     }

@@ -4,6 +4,7 @@
 
 pub mod bounds;
 pub mod check;
+pub mod costs;
 pub mod figures;
 pub mod reference;
 

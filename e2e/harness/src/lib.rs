@@ -31,7 +31,6 @@
 //! but the logs below `target/clusters`, unless `stop` was called, which removes them.
 
 pub mod admission;
-mod archive;
 pub mod chart;
 pub mod cluster;
 pub mod deps;
@@ -43,7 +42,6 @@ pub mod interrupt;
 pub mod journal;
 pub mod markdown;
 pub mod median;
-pub mod notices;
 pub mod order;
 pub mod paths;
 pub mod process;

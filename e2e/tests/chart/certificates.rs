@@ -1,65 +1,37 @@
-//! The certificates of an installation from before `jobset-certs`, and reviews while it is taken over.
+//! The certificates of an installation, and reviews while it is taken over.
 
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use jobset_api::JobSet;
-use jobset_certs::material::{CA_CERTIFICATES, Data, with_new_serving};
-use jobset_certs::{Lifetimes, Names, issue};
 use jobset_harness::cluster::Cluster;
-use jobset_harness::install::{self, kubectl};
+use jobset_harness::install;
 use jobset_harness::progress::progress;
+use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::PostParams;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::MissedTickBehavior;
 
 const SECRET: &str = "jobset-webhook-server-cert";
 /// From one review to the next.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// CA and certificate as the webhook stored them then: in one Secret, of which all replicas serve the certificate.
+/// CA and certificate of the webhook, as they were stored before.
 pub(super) struct Certificates<'a> {
     cluster: &'a Cluster,
-    stored: Data,
+    stored: BTreeMap<String, ByteString>,
 }
 
 impl<'a> Certificates<'a> {
-    /// Stores them in a new namespace.
-    pub(super) async fn store(cluster: &'a Cluster) -> Result<Self> {
-        let (now, lifetimes) = (Timestamp::now(), Lifetimes::default());
-        let names = Names::of_service("jobset-webhook-service", install::NAMESPACE)?;
-        let stored = with_new_serving(&issue::authority(now, &lifetimes)?, &names, now, &lifetimes)?;
-        kubectl(cluster, &["create", "namespace", install::NAMESPACE]).await?;
-        let mut secret = Secret { data: Some(stored.clone()), ..Secret::default() };
-        secret.metadata.name = Some(SECRET.to_owned());
-        let certificates = Self { cluster, stored };
-        certificates.secrets().create(&PostParams::default(), &secret).await?;
-        Ok(certificates)
-    }
-
-    fn secrets(&self) -> Api<Secret> {
-        Api::namespaced(self.cluster.client(), install::NAMESPACE)
-    }
-
-    /// Puts the CA into the caBundles.
-    pub(super) async fn publish(&self) -> Result<()> {
-        let bundle = json!(self.stored[CA_CERTIFICATES]);
-        for (configuration, webhooks) in [
-            (
-                "mutatingwebhookconfiguration/jobset-mutating-webhook-configuration",
-                &["mjobset.kb.io", "mpod.kb.io"][..],
-            ),
-            ("validatingwebhookconfiguration/jobset-validating-webhook-configuration", &["vjobset.kb.io"]),
-        ] {
-            let webhook = |name: &&str| json!({"name": name, "clientConfig": {"caBundle": bundle}});
-            let patch = json!({"webhooks": webhooks.iter().map(webhook).collect::<Vec<Value>>()}).to_string();
-            kubectl(self.cluster, &["patch", configuration, "-p", &patch]).await?;
-        }
-        Ok(())
+    /// Those that are stored now.
+    pub(super) async fn read(cluster: &'a Cluster) -> Result<Self> {
+        let stored = stored(cluster).await?;
+        ensure!(!stored.is_empty(), "no certificate is stored");
+        Ok(Self { cluster, stored })
     }
 
     /// What is done while JobSets are reviewed, none of which may be refused.
@@ -88,8 +60,13 @@ impl<'a> Certificates<'a> {
 
     /// Nothing was issued again.
     pub(super) async fn are_as_stored(&self) -> Result<()> {
-        let found = self.secrets().get(SECRET).await?.data.context("it is empty")?;
-        ensure!(found == self.stored, "CA or certificate have changed");
+        ensure!(stored(self.cluster).await? == self.stored, "CA or certificate have changed");
         Ok(())
     }
+}
+
+/// What the Secret with the CA holds.
+async fn stored(cluster: &Cluster) -> Result<BTreeMap<String, ByteString>> {
+    let secrets: Api<Secret> = Api::namespaced(cluster.client(), install::NAMESPACE);
+    Ok(secrets.get(SECRET).await?.data.unwrap_or_default())
 }

@@ -1,8 +1,8 @@
 //! The chart on real kubelets, by the real Helm: installed, upgraded, rolled back and deleted while groups restart.
 //!
-//! The programs are those of this commit throughout, for there are no images of older ones here. What is taken over is the
-//! manifest of the commit before the chart with today's images. The upgrade is that of the docs, to images with another tag,
-//! and changes settings of the programs, too.
+//! The programs are those of this commit throughout, for there are no images of older ones here. What is taken over is
+//! `deploy/kustomize`, as in the docs. The upgrade is that of the docs, to images with another tag, and changes settings of
+//! the programs, too.
 
 use std::time::Instant;
 
@@ -12,7 +12,6 @@ use jobset_harness::cluster::Cluster;
 use jobset_harness::group::{Group, LIMIT, Workers};
 use jobset_harness::images::Repository;
 use jobset_harness::install::{self, kubectl};
-use jobset_harness::paths;
 use jobset_harness::programs::Helm;
 use jobset_harness::progress::progress;
 use jobset_harness::wait;
@@ -30,15 +29,10 @@ const WEBHOOK: &str = "deployment/jobset-webhook";
 const CUSTOM: &str = "batch-system";
 
 #[tokio::test]
-async fn groups_restart_exactly_through_takeover_changed_settings_rollback_and_another_install() -> Result<()> {
+async fn groups_restart_exactly_through_takeover_rollback_and_reinstall() -> Result<()> {
     let cluster = Cluster::start(2).await?;
-    install::load_images(&cluster, binaries().await?).await?;
-    install::crd(&cluster).await?;
-    let certificates = Certificates::store(&cluster).await?;
-    let before = paths::workspace().join("e2e/tests/chart/before-the-chart.yaml");
-    kubectl(&cluster, &["apply", "--server-side", "-f", &before.to_string_lossy()]).await?;
-    certificates.publish().await?;
-    install::ready(&cluster, SYSTEM).await?;
+    install::install(&cluster, binaries().await?).await?;
+    let certificates = Certificates::read(&cluster).await?;
     let mut story = Story::begin(&cluster).await?;
 
     let (helm, chart) = (Chart::new(Helm::V4).await?, Chart::folder());

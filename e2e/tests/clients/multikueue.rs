@@ -24,7 +24,7 @@ const NAME: &str = "multikueue";
 
 #[tokio::test]
 #[ignore = "five minutes: make clients"]
-async fn jobset_of_multikueue_restarts_in_the_other_cluster_and_shows_it_here() -> Result<()> {
+async fn multikueue_jobset_restarts_remotely_and_shows_it_here() -> Result<()> {
     let (manager, worker) = (Cluster::start(1).await?, Cluster::start(1).await?);
     manager.join(&worker).await?;
     for cluster in [&manager, &worker] {

@@ -50,7 +50,7 @@ async fn resolve_peer(group: &Group, workers: &Workers) -> Result<String> {
 }
 
 #[tokio::test]
-async fn peers_at_the_barrier_resolve_each_other_and_keep_their_address() -> Result<()> {
+async fn peers_at_barrier_resolve_each_other_keep_address() -> Result<()> {
     let group = apply(NAMESPACE, STORY_1, held).await?;
     let peer = ("0".to_owned(), "1".to_owned());
     let while_held = wait::until_met(LIMIT, "the first worker to find the second, both held", || async {

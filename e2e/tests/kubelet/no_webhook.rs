@@ -16,7 +16,7 @@ const NAMESPACE: &str = "jobset-system";
 const WEBHOOK: &str = "deployment/jobset-webhook";
 
 #[tokio::test]
-async fn webhook_scaled_to_zero_jobset_restarts_in_place_and_pods_are_created() -> Result<()> {
+async fn webhook_scaled_to_zero_restarts_in_place_go_on() -> Result<()> {
     let (group, before) = start("no-webhook", STORY_1, |workload| workload.of_shape(1, 2)).await?;
     let cluster = installed().await?;
     let _alone = without_admission().await;

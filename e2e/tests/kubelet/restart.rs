@@ -1,46 +1,16 @@
-//! Restarts in place: the e2e test of KEP-467, a deleted Pod, and what a Pod keeps.
+//! Restarts in place: the e2e test of KEP-467, and what a Pod keeps; and restarts after a success.
 
 use anyhow::{Context, Result};
 use jobset_harness::group::LIMIT;
 use jobset_harness::wait;
 use jobset_harness::workload::{STORY_1, SUPERVISED, WORKER_PORT};
-use kube::api::DeleteParams;
 use rstest::rstest;
 
-use super::shared::{assert_in_place, assert_replaced, start};
+use super::shared::{assert_in_place, start};
 
 #[tokio::test]
-async fn worker_exits_non_zero_group_restarts_in_place() -> Result<()> {
+async fn group_whose_worker_fails_restarts_and_keeps_empty_dir() -> Result<()> {
     let (group, before) = start("exits-non-zero", STORY_1, |workload| workload.of_shape(1, 2)).await?;
-    let first = before.values().next().context("no worker")?;
-    group.exit(first, 1).await?;
-    assert_in_place(&before, &group.runs_in_epoch(2).await?);
-    let status = group.status().await?;
-    assert_eq!((status.synced_epoch, status.deprecated_epoch), (2, 1), "S and D advance by one");
-    assert_eq!((status.restarts_count_towards_max, status.group_restarts, status.restarts), (1, 1, 0));
-    Ok(())
-}
-
-#[rstest]
-#[case::sidecar("pod-deleted", STORY_1)]
-#[case::supervisor("supervised-deleted", SUPERVISED)]
-#[tokio::test]
-async fn pod_deleted_is_recreated_alone_others_restart_in_place(
-    #[case] namespace: &str,
-    #[case] manifest: &str,
-) -> Result<()> {
-    let (group, before) = start(namespace, manifest, |workload| workload).await?;
-    let (_, deleted) = before.last_key_value().context("no worker")?;
-    group.pods.delete(&deleted.pod, &DeleteParams::default()).await?;
-    assert_replaced(&before, deleted, group.runs_in_epoch(2).await?)?;
-    let status = group.status().await?;
-    assert_eq!((status.deprecated_epoch, status.restarts_count_towards_max), (1, 1));
-    Ok(())
-}
-
-#[tokio::test]
-async fn empty_dir_keeps_content_over_restart() -> Result<()> {
-    let (group, before) = start("empty-dir", STORY_1, |workload| workload.of_shape(1, 2)).await?;
     for worker in before.values() {
         let path = format!("/write?name=checkpoint&text={}", worker.uid);
         group.get(worker, WORKER_PORT, &path).await?;
@@ -53,6 +23,9 @@ async fn empty_dir_keeps_content_over_restart() -> Result<()> {
         let kept = group.get(worker, WORKER_PORT, "/read?name=checkpoint").await?;
         assert_eq!(kept.trim(), worker.uid);
     }
+    let status = group.status().await?;
+    assert_eq!((status.synced_epoch, status.deprecated_epoch), (2, 1), "S and D advance by one");
+    assert_eq!((status.restarts_count_towards_max, status.group_restarts, status.restarts), (1, 1, 0));
     Ok(())
 }
 
@@ -78,7 +51,7 @@ async fn worker_succeeds_during_restart_group_is_recreated() -> Result<()> {
 #[case::sidecar("fails-late", STORY_1)]
 #[case::supervisor("fails-late-supervised", SUPERVISED)]
 #[tokio::test]
-async fn worker_fails_after_success_of_another_group_is_recreated_and_completes(
+async fn worker_failing_after_another_succeeded_recreates_and_completes(
     #[case] namespace: &str,
     #[case] manifest: &str,
 ) -> Result<()> {

@@ -21,7 +21,7 @@ use crate::chart::check_network_policies;
 const RESTARTS: u64 = 3;
 
 #[tokio::test]
-async fn stream_enabled_groups_restart_over_it_and_by_the_api_server_while_no_relay_serves() -> Result<()> {
+async fn groups_restart_over_stream_and_without_relay_by_watch() -> Result<()> {
     let cluster = Cluster::builder().audit_log().cluster(2).await?;
     install::install_with_stream(&cluster, binaries().await?).await?;
     let mut groups = Vec::new();

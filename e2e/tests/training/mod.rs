@@ -22,7 +22,7 @@ use crate::kubelet::binaries;
 
 #[tokio::test]
 #[ignore = "five minutes: make training"]
-async fn workers_killed_at_random_loss_curve_is_that_of_undisturbed_run() -> Result<()> {
+async fn loss_curve_of_killed_workers_equals_undisturbed_run() -> Result<()> {
     let seed = match std::env::var("SEED") {
         Ok(seed) => seed.parse().with_context(|| format!("SEED is {seed:?}: it must be a number"))?,
         Err(_) => fastrand::u64(..1_000_000),

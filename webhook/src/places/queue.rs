@@ -5,7 +5,7 @@ use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::party::Party;
+use jobset_program::server::party::Party;
 
 /// A number of places, those that hold one, and those that wait for one.
 ///
@@ -37,7 +37,7 @@ impl<T> Queue<T> {
     pub(super) fn enter(&mut self, party: Party, waiter: T) -> Ticket {
         let number = self.entered;
         self.entered += 1;
-        self.waiting.join(&party.address).join(&party.namespace).insert(number, waiter);
+        self.waiting.join(&party.network).join(&party.namespace).insert(number, waiter);
         Ticket { party, number }
     }
 
@@ -46,11 +46,11 @@ impl<T> Queue<T> {
         let may = |namespace: &Arc<str>| self.held.get(namespace).copied().unwrap_or(0) < self.free;
         let next = self.waiting.iter().find_map(|(address, namespaces)| {
             let (namespace, line) = namespaces.iter().find(|(namespace, _)| may(namespace))?;
-            let party = Party { address: *address, namespace: Arc::clone(namespace) };
+            let party = Party { network: *address, namespace: Arc::clone(namespace) };
             Some(Ticket { party, number: *line.first_key_value()?.0 })
         })?;
         let waiter = self.take_out(&next)?;
-        let Party { address, namespace } = next.party;
+        let Party { network: address, namespace } = next.party;
         if let Some(namespaces) = self.waiting.get_mut(&address) {
             namespaces.move_to_end(&namespace);
         }
@@ -73,14 +73,14 @@ impl<T> Queue<T> {
     }
 
     fn take_out(&mut self, Ticket { party, number }: &Ticket) -> Option<T> {
-        let namespaces = self.waiting.get_mut(&party.address)?;
+        let namespaces = self.waiting.get_mut(&party.network)?;
         let line = namespaces.get_mut(&party.namespace)?;
         let waiter = line.remove(number)?;
         if line.is_empty() {
             namespaces.remove(&party.namespace);
         }
         if namespaces.is_empty() {
-            self.waiting.remove(&party.address);
+            self.waiting.remove(&party.network);
         }
         Some(waiter)
     }
@@ -150,7 +150,7 @@ mod tests {
     const STRANGER: u8 = 2;
 
     fn party(address: u8, namespace: &str) -> Party {
-        Party { address: Ipv4Addr::new(10, 0, 0, address).into(), namespace: namespace.into() }
+        Party::of(Ipv4Addr::new(10, 0, 0, address).into()).with_namespace(namespace)
     }
 
     /// A queue in which reviews of these namespaces wait, each with its number as its name.
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_gave_up_waiting_is_passed_over_and_frees_nothing() {
+    fn one_that_gave_up_is_passed_over_and_frees_nothing() {
         let (mut queue, tickets) = queue(1, &[(API_SERVER, "a"), (API_SERVER, "a"), (API_SERVER, "b")]);
         assert_eq!(queue.next(), Some(0));
         queue.leave(&tickets[1]);

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_domain_is_known_by_node_and_topology_for_a_while() {
+    fn domain_is_known_by_node_and_topology_while_fresh() {
         let (mut domains, now) = (Domains::default(), Instant::now());
         domains.put("n1", "rack", "r1", now);
         let late = now + FRESH;

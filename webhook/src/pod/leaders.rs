@@ -4,11 +4,12 @@
 //! three hundred bytes are kept of each.
 
 use std::collections::HashMap;
-use std::fmt;
 
 use jobset_objects::{PartialPod, owner_job};
 use kube::ResourceExt as _;
 use kube::runtime::watcher::Event;
+
+use super::refusal::Obstacle;
 
 /// Longest message of the scheduler that is kept, in bytes.
 const MESSAGE_LIMIT: usize = 400;
@@ -27,57 +28,33 @@ impl JobKey {
         Self { namespace: namespace.into(), uid: uid.into() }
     }
 
-    /// Namespace of the Job.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
 }
 
-/// A leader that its followers can follow.
+/// A leader that its followers can follow: the names of its Pod and of its node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed {
-    /// Name of the Pod.
     pub pod: String,
-    /// Name of its node.
     pub node: String,
 }
 
-/// Why a Job has no leader that can be followed. Pods are given by name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NotPlaced {
-    /// There is no leader.
-    Missing,
-    /// It has no node, with the scheduler's message, which may be empty.
-    Pending(String, String),
-    /// It is being deleted, and its successor is not there.
-    Terminating(String),
-    /// It has failed, and its successor is not there.
-    Failed(String),
-    /// There is more than one.
-    Several(Vec<String>),
-}
-
-impl NotPlaced {
-    /// Whether it is what followers of a new leader meet, and over in a moment. Once the scheduler has found no room, that
-    /// lasts: until other Pods go, or nodes come.
-    pub fn may_pass_soon(&self) -> bool {
-        match self {
-            Self::Pending(_, message) => message.is_empty(),
-            // The watch may be about to tell of a successor.
-            Self::Missing | Self::Terminating(_) | Self::Failed(_) | Self::Several(_) => true,
-        }
-    }
-}
-
 /// The leaders of all Jobs.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Leaders {
     known: HashMap<JobKey, Vec<Leader>>,
     /// Those of a listing that has not ended.
     listed: Option<HashMap<JobKey, Vec<Leader>>>,
-    in_touch: bool,
     /// Why the watch has failed, if it has.
     trouble: String,
+}
+
+impl Default for Leaders {
+    /// No leader is known before the first listing has ended.
+    fn default() -> Self {
+        Self { known: HashMap::new(), listed: Some(HashMap::new()), trouble: String::new() }
+    }
 }
 
 #[derive(Debug)]
@@ -108,13 +85,10 @@ impl Leaders {
             Event::Apply(pod) => put(&mut self.known, pod),
             Event::Delete(pod) => remove(&mut self.known, pod),
         }
-        // While a listing is under way, or after a watch has failed, what is known is from before it.
-        self.in_touch = self.listed.is_none() && self.trouble.is_empty();
     }
 
     /// The watch has failed, for this reason: until all are listed again, leaders may have come and gone unseen.
     pub fn lose_touch(&mut self, trouble: &str) {
-        self.in_touch = false;
         trouble.clone_into(&mut self.trouble);
     }
 
@@ -123,9 +97,10 @@ impl Leaders {
         if self.trouble.is_empty() { "not all are listed yet" } else { &self.trouble }
     }
 
-    /// Whether all leaders are known, but for the moment that a watch lags behind.
+    /// Whether all leaders are known, but for the moment that a watch lags behind. While a listing is under way, or after a watch
+    /// has failed, what is known is from before it.
     pub fn in_touch(&self) -> bool {
-        self.in_touch
+        self.listed.is_none() && self.trouble.is_empty()
     }
 
     /// The leader of a Job to be followed.
@@ -135,41 +110,32 @@ impl Leaders {
     ///
     /// # Errors
     /// When there is none, with the reason.
-    pub fn leader(&self, job: &JobKey) -> Result<Placed, NotPlaced> {
+    pub fn leader(&self, job: &JobKey) -> Result<Placed, Obstacle> {
         let leaders = self.known.get(job).map(Vec::as_slice).unwrap_or_default();
         let open: Vec<&Leader> =
             leaders.iter().filter(|it| matches!(it.state, State::Pending(_) | State::Placed(_))).collect();
-        match open.as_slice() {
-            [] => without_open(leaders),
-            [Leader { name, state: State::Pending(message) }] => {
-                Err(NotPlaced::Pending(name.to_string(), message.to_string()))
-            }
-            [Leader { name, state: State::Placed(node) }] => Ok(placed(name, node)),
-            several => Err(NotPlaced::Several(several.iter().map(|it| it.name.to_string()).collect())),
+        // Without an open leader, one that has succeeded comes before one whose successor is awaited.
+        let closed = || {
+            leaders.iter().min_by_key(|it| match it.state {
+                State::Succeeded(_) => 0,
+                State::Terminating => 1,
+                _ => 2,
+            })
+        };
+        let leader = match open.as_slice() {
+            [] => closed(),
+            [leader] => Some(*leader),
+            several => return Err(Obstacle::Several(several.iter().map(|it| it.name.to_string()).collect())),
+        };
+        let Some(Leader { name, state }) = leader else { return Err(Obstacle::Missing) };
+        let pod = name.to_string();
+        match state {
+            State::Placed(node) | State::Succeeded(node) => Ok(Placed { pod, node: node.to_string() }),
+            State::Pending(message) => Err(Obstacle::Pending(pod, message.to_string())),
+            State::Terminating => Err(Obstacle::Terminating(pod)),
+            State::Failed => Err(Obstacle::Failed(pod)),
         }
     }
-}
-
-fn without_open(leaders: &[Leader]) -> Result<Placed, NotPlaced> {
-    let find = |wanted: fn(&State) -> bool| leaders.iter().find(|it| wanted(&it.state));
-    let succeeded = leaders.iter().find_map(|it| match &it.state {
-        State::Succeeded(node) => Some(placed(&it.name, node)),
-        _ => None,
-    });
-    if let Some(succeeded) = succeeded {
-        return Ok(succeeded);
-    }
-    Err(if let Some(leader) = find(|it| matches!(it, State::Terminating)) {
-        NotPlaced::Terminating(leader.name.to_string())
-    } else if let Some(leader) = find(|it| matches!(it, State::Failed)) {
-        NotPlaced::Failed(leader.name.to_string())
-    } else {
-        NotPlaced::Missing
-    })
-}
-
-fn placed(pod: &str, node: &str) -> Placed {
-    Placed { pod: pod.to_owned(), node: node.to_owned() }
 }
 
 fn key(pod: &PartialPod) -> Option<JobKey> {
@@ -221,21 +187,6 @@ fn unscheduled(pod: &PartialPod) -> &str {
     let unscheduled = pod.condition("PodScheduled").filter(|condition| !condition.is_true());
     let message = unscheduled.map(|it| it.message.as_str()).unwrap_or_default();
     &message[..message.floor_char_boundary(MESSAGE_LIMIT)]
-}
-
-impl fmt::Display for NotPlaced {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing => f.write_str("there is no such Pod yet"),
-            Self::Pending(pod, message) if message.is_empty() => {
-                write!(f, "Pod {pod} is pending; the scheduler has not said why")
-            }
-            Self::Pending(pod, message) => write!(f, "Pod {pod} is pending: {message}"),
-            Self::Terminating(pod) => write!(f, "Pod {pod} is terminating, and its successor is not there yet"),
-            Self::Failed(pod) => write!(f, "Pod {pod} has failed, and its successor is not there yet"),
-            Self::Several(pods) => write!(f, "there are several: Pods {}", pods.join(", ")),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -299,11 +250,11 @@ mod tests {
     }
 
     #[rstest]
-    #[case::the_scheduler_found_no_room(NotPlaced::Pending("a".to_owned(), "0/4 nodes".to_owned()), false)]
-    #[case::the_scheduler_has_not_looked(NotPlaced::Pending("a".to_owned(), String::new()), true)]
-    #[case::it_was_not_seen(NotPlaced::Missing, true)]
-    #[case::its_successor_was_not_seen(NotPlaced::Terminating("a".to_owned()), true)]
-    fn what_is_waited_for_is_what_may_pass_soon(#[case] why: NotPlaced, #[case] soon: bool) {
+    #[case::the_scheduler_found_no_room(Obstacle::Pending("a".to_owned(), "0/4 nodes".to_owned()), false)]
+    #[case::the_scheduler_has_not_looked(Obstacle::Pending("a".to_owned(), String::new()), true)]
+    #[case::it_was_not_seen(Obstacle::Missing, true)]
+    #[case::its_successor_was_not_seen(Obstacle::Terminating("a".to_owned()), true)]
+    fn what_is_waited_for_is_what_may_pass_soon(#[case] why: Obstacle, #[case] soon: bool) {
         assert_eq!(why.may_pass_soon(), soon);
     }
 
@@ -311,12 +262,12 @@ mod tests {
     fn leaders_of_another_job_or_namespace_are_none() {
         let leaders = of_list(&[pod("a", "u1", "n1")]);
         for (namespace, uid) in [("ml", "u2"), ("other", "u1")] {
-            assert_eq!(leaders.leader(&JobKey::new(namespace, uid)), Err(NotPlaced::Missing));
+            assert_eq!(leaders.leader(&JobKey::new(namespace, uid)), Err(Obstacle::Missing));
         }
     }
 
     #[test]
-    fn a_pod_that_the_scheduler_has_not_seen_and_a_long_message_are_pending() {
+    fn pod_unscheduled_is_pending_with_bounded_message() {
         let mut unseen = pod("a", "u1", "pending");
         unseen.status.conditions.clear();
         let why = of_list(&[unseen]).leader(&JobKey::new("ml", "u1")).unwrap_err();
@@ -328,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_is_followed_and_a_new_listing_replaces_what_was_known() {
+    fn new_listing_replaces_leaders_of_watch() {
         let (job, mut leaders) = (JobKey::new("ml", "u1"), Leaders::default());
         assert!(!leaders.in_touch());
         for event in [Event::Init, Event::InitApply(pod("a", "u1", "pending"))] {
@@ -342,7 +293,7 @@ mod tests {
         assert!(leaders.leader(&job).is_ok());
         leaders.see(&Event::Apply(pod("b", "u2", "n1")));
         leaders.see(&Event::Delete(pod("a", "u1", "n1")));
-        assert_eq!(leaders.leader(&job), Err(NotPlaced::Missing));
+        assert_eq!(leaders.leader(&job), Err(Obstacle::Missing));
         assert_eq!(leaders.known.len(), 1, "nothing is kept of a Job without leaders");
 
         leaders.lose_touch("gone");

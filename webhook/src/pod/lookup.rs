@@ -26,10 +26,11 @@ use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
 use super::domains::Domains;
-use super::leaders::{Leaders, NotPlaced, Placed};
+use super::leaders::{Leaders, Placed};
 use super::placement::Follower;
-use super::refusal::{Obstacle, ReadError, Refusal, Unread};
-use super::seats::Seats;
+use super::refusal::{Obstacle, ReadError, Refusal};
+use crate::party;
+use crate::places::Places;
 
 /// Longest wait for a leader to be placed. With a read of the leader's node it stays below 5 s.
 pub const LONGEST_WAIT: Duration = Duration::from_millis(1500);
@@ -39,7 +40,8 @@ const READ_LIMIT: Duration = Duration::from_secs(1);
 const WATCH_LIMIT: u32 = 10;
 /// Longest pause before leaders are listed again, after a watch has failed.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// Number of followers that wait at the same time. One that gets no seat is refused without a wait.
+/// Number of followers that wait at the same time: Pods of one namespace, which may name Jobs that do not exist, do not take the
+/// places of all others. One that gets none is refused without a wait.
 const SEATS: usize = 256;
 
 /// What is known of leaders and of the nodes that they are on.
@@ -49,7 +51,7 @@ pub struct Lookup(Arc<Inner>);
 struct Inner {
     client: Client,
     wait: Duration,
-    seats: Seats,
+    seats: Arc<Places>,
     leaders: watch::Sender<Leaders>,
     domains: Mutex<Domains>,
 }
@@ -60,7 +62,7 @@ impl Lookup {
         Self(Arc::new(Inner {
             client,
             wait: wait.min(LONGEST_WAIT),
-            seats: Seats::new(SEATS),
+            seats: Places::new(SEATS),
             leaders: watch::Sender::new(Leaders::default()),
             domains: Mutex::default(),
         }))
@@ -118,13 +120,12 @@ impl Lookup {
         let nodes: Api<Node> = Api::all(self.0.client.clone());
         let found = read(nodes.get_metadata_opt(&leader.node)).await;
         let found = found.map_err(|cause| unread(follower, format!("node {}", leader.node), cause))?;
-        let waits = |obstacle: fn(String, String) -> Obstacle| {
-            Refusal::Waits(Box::new(follower.clone()), obstacle(leader.pod.clone(), leader.node.clone()))
+        let Placed { pod, node } = leader;
+        let Some(read) = found else { return Err(waits(follower, Obstacle::NodeGone(pod, node))) };
+        let Some(domain) = read.metadata.labels.unwrap_or_default().remove(topology) else {
+            return Err(waits(follower, Obstacle::NoDomain(pod, node, topology.to_owned())));
         };
-        let node = found.ok_or_else(|| waits(Obstacle::NodeGone))?;
-        let domain = node.metadata.labels.unwrap_or_default().remove(topology);
-        let domain = domain.ok_or_else(|| waits(Obstacle::NoDomain))?;
-        self.domains(|domains| domains.put(&leader.node, topology, &domain, Instant::now()));
+        self.domains(|domains| domains.put(&node, topology, &domain, Instant::now()));
         Ok(domain)
     }
 
@@ -139,15 +140,15 @@ impl Lookup {
         if let Some(Ok(leader)) = known(&leaders.borrow()) {
             return Ok(leader);
         }
-        if let Some(_seat) = self.0.seats.take(follower.job.namespace()) {
-            let waits = |leader: Result<Placed, NotPlaced>| leader.is_err_and(|why| why.may_pass_soon());
+        if let Some(_seat) = self.0.seats.take_now(party::of_namespace(follower.job.namespace())) {
+            let waits = |leader: Result<Placed, Obstacle>| leader.is_err_and(|why| why.may_pass_soon());
             let settled = leaders.wait_for(|leaders| known(leaders).is_some_and(|leader| !waits(leader)));
             // What it has come to shows below.
             let _ = timeout(self.0.wait, settled).await.is_ok();
         }
         let leaders = leaders.borrow();
         match known(&leaders) {
-            Some(leader) => leader.map_err(|why| Refusal::Waits(Box::new(follower.clone()), Obstacle::NotPlaced(why))),
+            Some(leader) => leader.map_err(|obstacle| waits(follower, obstacle)),
             None => Err(unread(follower, "leaders".to_owned(), ReadError::OutOfTouch(leaders.trouble().to_owned()))),
         }
     }
@@ -158,8 +159,12 @@ fn leaders() -> String {
     format!("{},{}=0", labels::JOBSET_NAME, labels::COMPLETION_INDEX)
 }
 
+fn waits(follower: &Follower, obstacle: Obstacle) -> Refusal {
+    Refusal::Waits(Box::new(follower.clone()), obstacle)
+}
+
 fn unread(follower: &Follower, what: String, cause: ReadError) -> Refusal {
-    Refusal::Unread(Box::new(follower.clone()), Unread { what, cause })
+    Refusal::Unread(Box::new(follower.clone()), what, cause)
 }
 
 async fn read<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, ReadError> {

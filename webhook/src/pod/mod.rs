@@ -18,7 +18,6 @@ pub mod leaders;
 pub mod lookup;
 pub mod placement;
 pub mod refusal;
-mod seats;
 
 use placement::Role;
 use refusal::Refusal;
@@ -30,8 +29,7 @@ use crate::wire::AdmissionRequest;
 /// # Errors
 /// When the Pod lacks what its role depends on.
 pub fn role(request: &AdmissionRequest<Pod>) -> Result<Option<Role>, Refusal> {
-    let whole = request.sub_resource.as_deref().unwrap_or_default().is_empty();
-    let created = request.operation == Operation::Create && whole;
-    let Some(pod) = request.object.as_ref().filter(|_| created) else { return Ok(None) };
+    let is_created = request.operation == Operation::Create && request.is_whole();
+    let Some(pod) = request.object().filter(|_| is_created) else { return Ok(None) };
     placement::role(pod, request.namespace.as_deref().unwrap_or_default()).map_err(Refusal::Invalid)
 }

@@ -227,13 +227,13 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_does_not_control_the_pod_is_not_its_own() {
+    fn owner_that_is_no_controller_is_not_its_job() {
         let owned = with(pod("1"), "/metadata/ownerReferences/0/controller", json!(false));
         assert!(role(&owned, "ml").is_err());
     }
 
     #[test]
-    fn a_leader_keeps_to_its_job_and_away_from_others_of_its_priority_everywhere() {
+    fn leader_keeps_away_from_other_jobs_of_its_priority() {
         let sent = with(pod("0"), PRIORITY, json!("4"));
         let placed = leader(&sent).keep_away(&sent);
         let term = |expressions: Value| json!({ "labelSelector": { "matchExpressions": expressions }, "topologyKey": "rack", "namespaceSelector": {} });
@@ -269,11 +269,7 @@ mod tests {
     #[case::resolved(json!(-3), json!("7"), "n3")]
     #[case::of_the_label(Value::Null, json!("7"), "7")]
     #[case::neither(Value::Null, Value::Null, "0")]
-    fn the_priority_is_that_of_the_pod_then_that_of_its_label(
-        #[case] resolved: Value,
-        #[case] label: Value,
-        #[case] wanted: &str,
-    ) {
+    fn priority_of_pod_comes_before_its_label(#[case] resolved: Value, #[case] label: Value, #[case] wanted: &str) {
         let sent = serde_json::to_value(with(pod("0"), "/spec/priority", resolved)).unwrap();
         assert_eq!(leader(&with(sent, PRIORITY, label)).priority, wanted);
     }

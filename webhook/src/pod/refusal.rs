@@ -8,9 +8,8 @@ use std::fmt;
 use std::time::Duration;
 
 use jobset_api::validation::Errors;
-use kube::core::response::{Status, StatusCause, StatusDetails, StatusSummary, reason};
+use kube::core::response::{Status, StatusCause, StatusDetails, reason};
 
-use super::leaders::NotPlaced;
 use super::placement::Follower;
 
 /// Why a Pod is refused.
@@ -20,60 +19,48 @@ pub enum Refusal {
     Invalid(Errors),
     /// Its leader cannot be followed at present.
     Waits(Box<Follower>, Obstacle),
-    /// What it depends on could not be read.
-    Unread(Box<Follower>, Unread),
+    /// What it depends on could not be read: what, and why.
+    Unread(Box<Follower>, String, ReadError),
 }
 
-/// What stands between a follower and the domain of its leader.
-#[derive(Debug, PartialEq, Eq)]
+/// What stands between a follower and the domain of its leader. Pods are given by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Obstacle {
-    /// No leader has a node.
-    NotPlaced(NotPlaced),
-    /// The node is not there: leader, node.
+    /// There is no leader.
+    Missing,
+    /// The leader has no node, with the scheduler's message, which may be empty.
+    Pending(String, String),
+    /// The leader is being deleted, and its successor is not there.
+    Terminating(String),
+    /// The leader has failed, and its successor is not there.
+    Failed(String),
+    /// There is more than one leader.
+    Several(Vec<String>),
+    /// The node of the leader is not there: leader, node.
     NodeGone(String, String),
-    /// The node is in no domain: leader, node.
-    NoDomain(String, String),
+    /// The node of the leader is in no domain: leader, node, the label that it lacks.
+    NoDomain(String, String, String),
 }
 
 /// Why a Pod is refused, in a word: a label of metrics and, of what followers wait for, part of the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The Pod lacks what its role depends on.
     Invalid,
-    /// There is no leader.
     LeaderMissing,
-    /// The leader has no node.
     LeaderPending,
-    /// The leader is being deleted.
     LeaderTerminating,
-    /// The leader has failed.
     LeaderFailed,
-    /// There is more than one leader.
     LeaderAmbiguous,
-    /// The leader's node is not there.
     LeaderNodeMissing,
-    /// The leader's node is in no domain.
     LeaderNodeWithoutDomain,
-    /// The API server did not say.
     Unread,
 }
 
-/// A request to the API server that did not succeed.
-#[derive(Debug)]
-pub struct Unread {
-    /// What was read.
-    pub what: String,
-    /// What came of it.
-    pub cause: ReadError,
-}
-
-/// How a request did not succeed.
+/// How a request to the API server did not succeed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// It failed or was refused.
     #[error("{0}")]
     Failed(#[source] kube::Error),
-    /// It took too long.
     #[error("no answer in {0:?}")]
     Late(Duration),
     /// It is watched, and the watch has not begun or has failed.
@@ -82,7 +69,6 @@ pub enum ReadError {
 }
 
 impl Reason {
-    /// All of them.
     pub const ALL: [Self; 9] = [
         Self::Invalid,
         Self::LeaderMissing,
@@ -121,31 +107,45 @@ impl fmt::Display for Reason {
 impl Obstacle {
     fn reason(&self) -> Reason {
         match self {
-            Self::NotPlaced(NotPlaced::Missing) => Reason::LeaderMissing,
-            Self::NotPlaced(NotPlaced::Pending(..)) => Reason::LeaderPending,
-            Self::NotPlaced(NotPlaced::Terminating(_)) => Reason::LeaderTerminating,
-            Self::NotPlaced(NotPlaced::Failed(_)) => Reason::LeaderFailed,
-            Self::NotPlaced(NotPlaced::Several(_)) => Reason::LeaderAmbiguous,
+            Self::Missing => Reason::LeaderMissing,
+            Self::Pending(..) => Reason::LeaderPending,
+            Self::Terminating(_) => Reason::LeaderTerminating,
+            Self::Failed(_) => Reason::LeaderFailed,
+            Self::Several(_) => Reason::LeaderAmbiguous,
             Self::NodeGone(..) => Reason::LeaderNodeMissing,
             Self::NoDomain(..) => Reason::LeaderNodeWithoutDomain,
         }
     }
 
-    fn text(&self, topology: &str) -> String {
+    /// Whether it is what followers of a new leader meet, and over in a moment. Once the scheduler has found no room, that
+    /// lasts: until other Pods go, or nodes come. The watch may be about to tell of a successor.
+    pub fn may_pass_soon(&self) -> bool {
+        !matches!(self, Self::Pending(_, message) if !message.is_empty())
+    }
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotPlaced(why) => why.to_string(),
-            Self::NodeGone(pod, node) => {
-                format!("node {node} of Pod {pod} does not exist; the Pod is replaced once Kubernetes has noticed")
+            Self::Missing => f.write_str("there is no such Pod yet"),
+            Self::Pending(pod, message) if message.is_empty() => {
+                write!(f, "Pod {pod} is pending; the scheduler has not said why")
             }
-            Self::NoDomain(pod, node) => {
-                format!("node {node} of Pod {pod} has no label {topology}; label it, or delete the Pod")
+            Self::Pending(pod, message) => write!(f, "Pod {pod} is pending: {message}"),
+            Self::Terminating(pod) => write!(f, "Pod {pod} is terminating, and its successor is not there yet"),
+            Self::Failed(pod) => write!(f, "Pod {pod} has failed, and its successor is not there yet"),
+            Self::Several(pods) => write!(f, "there are several: Pods {}", pods.join(", ")),
+            Self::NodeGone(pod, node) => {
+                write!(f, "node {node} of Pod {pod} does not exist; the Pod is replaced once Kubernetes has noticed")
+            }
+            Self::NoDomain(pod, node, topology) => {
+                write!(f, "node {node} of Pod {pod} has no label {topology}; label it, or delete the Pod")
             }
         }
     }
 }
 
 impl Refusal {
-    /// Why, in a word.
     pub fn reason(&self) -> Reason {
         match self {
             Self::Invalid(_) => Reason::Invalid,
@@ -168,22 +168,8 @@ impl Refusal {
             }
             Self::Unread(..) => (503, reason::SERVICE_UNAVAILABLE, Vec::new()),
         };
-        let details = StatusDetails {
-            name: String::new(),
-            group: String::new(),
-            kind: "Pod".to_owned(),
-            uid: String::new(),
-            causes,
-            retry_after_seconds: 0,
-        };
-        Status {
-            status: Some(StatusSummary::Failure),
-            code,
-            message: self.to_string(),
-            metadata: None,
-            reason: reason.to_owned(),
-            details: Some(details),
-        }
+        let details = StatusDetails { causes, ..crate::review::details("Pod") };
+        Status::failure(&self.to_string(), reason).with_code(code).with_details(details)
     }
 }
 
@@ -193,10 +179,12 @@ impl fmt::Display for Refusal {
             Self::Invalid(errors) => write!(f, "Pod is invalid: {}", crate::review::aggregate(errors)),
             Self::Waits(follower, obstacle) => {
                 let (job, topology) = (&follower.job_name, &follower.topology);
-                let why = obstacle.text(topology);
-                write!(f, "waits for the leader of Job {job} (completion index 0) to be placed by {topology}: {why}")
+                write!(
+                    f,
+                    "waits for the leader of Job {job} (completion index 0) to be placed by {topology}: {obstacle}"
+                )
             }
-            Self::Unread(follower, Unread { what, cause }) => {
+            Self::Unread(follower, what, cause) => {
                 write!(f, "cannot find the leader of Job {}, try again: reading {what}: {cause}", follower.job_name)
             }
         }

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::{Asked, Decoded, Malformed, request_of};
 use crate::limits::LARGE;
+use crate::party::text_at;
 use crate::strict::{BUDGET, budget};
 use crate::wire::{AdmissionReview, Object};
 
@@ -35,35 +36,9 @@ struct Request {
     sub_resource: String,
 }
 
-/// What says of a review that its object is being deleted.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Leaving {
-    request: LeavingRequest,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct LeavingRequest {
-    object: LeavingObject,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct LeavingObject {
-    metadata: LeavingMetadata,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct LeavingMetadata {
-    #[serde(deserialize_with = "text")]
-    deletion_timestamp: String,
-}
-
 /// Whether the object is being deleted, as far as that can be read.
 fn is_leaving(body: &[u8]) -> bool {
-    serde_json::from_slice(body).is_ok_and(|it: Leaving| !it.request.object.metadata.deletion_timestamp.is_empty())
+    text_at(&["request", "object", "metadata", "deletionTimestamp"], body).is_some_and(|text| !text.is_empty())
 }
 
 /// Text, or none.

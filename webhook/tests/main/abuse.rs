@@ -3,20 +3,18 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use http_body_util::Full;
 use hyper::Method;
 use hyper::body::Bytes;
-use hyper::client::conn::http2;
-use hyper_util::rt::{TokioExecutor, TokioIo};
 use jobset_webhook::serve::VALIDATE_PATH;
 use rstest::rstest;
 use rustls::version::{TLS12, TLS13};
 use serde_json::json;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_rustls::client::TlsStream;
 
-use crate::client::{Client, Http, JSON, request};
+use crate::client::{Client, Http, JSON, http2, request};
 use crate::server::{LIMIT, Server, review, with};
 
 /// All that comes until the connection is closed, which it has to be.
@@ -24,6 +22,24 @@ pub(crate) async fn until_closed(stream: &mut (impl AsyncRead + Unpin)) -> Vec<u
     let mut rest = Vec::new();
     timeout(LIMIT, stream.read_to_end(&mut rest)).await.expect("the connection is closed").ok();
     rest
+}
+
+/// Sends these bytes at once.
+pub(crate) async fn send(stream: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) {
+    stream.write_all(bytes).await.unwrap();
+    stream.flush().await.unwrap();
+}
+
+/// Opens a connection of HTTP/2, and asks for nothing.
+async fn preface(server: &Server) -> TlsStream<TcpStream> {
+    let mut stream = server.client.connect().await.unwrap();
+    send(&mut stream, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00").await;
+    stream
+}
+
+/// The head of a review over HTTP/1.1, with this header.
+fn head(framing: &str) -> String {
+    format!("POST {VALIDATE_PATH} HTTP/1.1\r\nhost: h\r\ncontent-type: {JSON}\r\n{framing}\r\n\r\n")
 }
 
 async fn tcp(server: &Server, begin: &[u8]) -> TcpStream {
@@ -56,8 +72,7 @@ async fn plain_http_is_told_that_this_is_https() {
         assert!(answer.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{answer}");
         assert!(answer.ends_with("this port speaks HTTPS, and the request is plain HTTP\n"), "{answer}");
     }
-    server.is_unharmed().await;
-    server.stop().await;
+    server.stop_unharmed().await;
 }
 
 #[rstest]
@@ -78,19 +93,17 @@ async fn a_bad_hello_ends_its_connection(#[case] bytes: &[u8], #[case] alert: Op
     if let Some(alert) = alert {
         assert_eq!((answer[0], answer[6]), (0x15, alert), "protocol_version: {answer:?}");
     }
-    server.is_unharmed().await;
-    server.stop().await;
+    server.stop_unharmed().await;
 }
 
 #[tokio::test]
-async fn a_version_of_tls_below_the_minimum_is_refused_and_named() {
+async fn tls_version_below_minimum_is_refused_and_named() {
     let server = Server::with(&["--tls-min-version=VersionTLS13"]).await;
     let old = Client { tls: &TLS12, ..server.client.clone() };
     let error = old.connect().await.unwrap_err().to_string();
     assert!(error.contains("ProtocolVersion"), "{error}");
     assert!(Client { tls: &TLS13, ..server.client.clone() }.connect().await.is_ok());
-    server.is_unharmed().await;
-    server.stop().await;
+    server.stop_unharmed().await;
 }
 
 #[tokio::test]
@@ -115,8 +128,7 @@ async fn whoever_is_slow_in_the_handshake_is_let_go() {
 async fn whoever_is_slow_before_a_request_is_let_go(#[case] http: Http, #[case] begin: &[u8], #[case] limit: &str) {
     let server = Server::with(&[limit]).await;
     let mut stream = Client { http, ..server.client.clone() }.connect().await.unwrap();
-    stream.write_all(begin).await.unwrap();
-    stream.flush().await.unwrap();
+    send(&mut stream, begin).await;
     server.is_unharmed().await;
     until_closed(&mut stream).await;
     server.stop().await;
@@ -128,10 +140,7 @@ async fn a_slow_body_is_answered_with_408() {
     let client = Client { http: Http::One, ..server.client.clone() };
     for framing in ["content-length: 100", "transfer-encoding: chunked"] {
         let mut stream = client.connect().await.unwrap();
-        let head =
-            format!("POST {VALIDATE_PATH} HTTP/1.1\r\nhost: h\r\ncontent-type: {JSON}\r\n{framing}\r\n\r\n1\r\n{{");
-        stream.write_all(head.as_bytes()).await.unwrap();
-        stream.flush().await.unwrap();
+        send(&mut stream, format!("{}1\r\n{{", head(framing)).as_bytes()).await;
         server.is_unharmed().await;
         let answer = String::from_utf8(until_closed(&mut stream).await).unwrap();
         assert!(answer.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{answer}");
@@ -144,14 +153,10 @@ async fn a_slow_body_is_answered_with_408() {
 async fn an_oversized_body_is_refused_before_it_is_sent() {
     let server = Server::start().await;
     let mut stream = Client { http: Http::One, ..server.client.clone() }.connect().await.unwrap();
-    let head =
-        format!("POST {VALIDATE_PATH} HTTP/1.1\r\nhost: h\r\ncontent-type: {JSON}\r\ncontent-length: 9000000\r\n\r\n");
-    stream.write_all(head.as_bytes()).await.unwrap();
-    stream.flush().await.unwrap();
+    send(&mut stream, head("content-length: 9000000").as_bytes()).await;
     let answer = String::from_utf8(until_closed(&mut stream).await).unwrap();
     assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("larger than 8388608 bytes"), "{answer}");
-    server.is_unharmed().await;
-    server.stop().await;
+    server.stop_unharmed().await;
 }
 
 #[tokio::test]
@@ -163,19 +168,16 @@ async fn an_oversized_head_is_refused() {
         large.headers_mut().insert("x-large", "x".repeat(9 << 10).parse().unwrap());
         assert_eq!(client.send(large).await.status, 431, "{http:?}");
     }
-    server.is_unharmed().await;
-    server.stop().await;
+    server.stop_unharmed().await;
 }
 
 #[tokio::test]
-async fn thousands_of_half_open_connections_displace_each_other_and_nobody_else() {
+async fn half_open_connections_displace_each_other_alone() {
     const FLOOD: usize = 3000;
     let server = Server::with(&["--max-connections=100"]).await;
     let body = review(&with("/spec", json!({}))).to_string();
     // A good client, connected before the flood comes, and at work all the while.
-    let stream = TokioIo::new(server.client.connect().await.unwrap());
-    let (mut sender, connection) = http2::handshake::<_, _, Full<Bytes>>(TokioExecutor::new(), stream).await.unwrap();
-    let connection = tokio::spawn(connection);
+    let (mut sender, connection) = http2(server.client.connect().await.unwrap()).await.unwrap();
     let mut flood = Vec::new();
     for number in 0..FLOOD {
         flood.push(tcp(&server, if number % 2 == 0 { b"" } else { b"\x16" }).await);
@@ -200,9 +202,7 @@ async fn requests_that_are_taken_back_do_no_harm() {
     let body = review(&with("/spec", json!({}))).to_string();
     let mut reset = 0;
     while reset < RESETS {
-        let stream = TokioIo::new(server.client.connect().await.unwrap());
-        let (mut sender, connection) = http2::handshake(TokioExecutor::new(), stream).await.unwrap();
-        let connection = tokio::spawn(connection);
+        let (mut sender, connection) = http2(server.client.connect().await.unwrap()).await.unwrap();
         // Until the server has enough of this client.
         while reset < RESETS && sender.ready().await.is_ok() {
             let asked = sender.send_request(request(Method::POST, VALIDATE_PATH, JSON, Bytes::from(body.clone())));
@@ -212,8 +212,7 @@ async fn requests_that_are_taken_back_do_no_harm() {
         drop(sender);
         connection.abort();
     }
-    server.is_unharmed().await;
-    server.stop().await;
+    server.stop_unharmed().await;
 }
 
 #[rstest]
@@ -222,9 +221,7 @@ async fn requests_that_are_taken_back_do_no_harm() {
 #[tokio::test]
 async fn http2_peers_are_told_what_they_may_ask_for(#[case] flags: &[&str], #[case] streams: u32) {
     let server = Server::with(flags).await;
-    let mut stream = server.client.connect().await.unwrap();
-    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00").await.unwrap();
-    stream.flush().await.unwrap();
+    let mut stream = preface(&server).await;
     let mut head = [0; 9];
     timeout(LIMIT, stream.read_exact(&mut head)).await.unwrap().unwrap();
     assert_eq!((head[0], head[1], head[3]), (0, 0, 4), "a short frame of settings: {head:?}");
@@ -240,24 +237,18 @@ async fn http2_peers_are_told_what_they_may_ask_for(#[case] flags: &[&str], #[ca
 #[tokio::test]
 async fn peers_that_do_not_answer_pings_are_let_go() {
     let server = Server::with(&["--keep-alive-interval=200ms", "--keep-alive-timeout=200ms"]).await;
-    let mut stream = server.client.connect().await.unwrap();
-    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00").await.unwrap();
-    stream.flush().await.unwrap();
+    let mut stream = preface(&server).await;
     until_closed(&mut stream).await;
-    server.is_unharmed().await;
-    server.stop().await;
+    server.stop_unharmed().await;
 }
 
 #[tokio::test]
 async fn an_idle_connection_is_closed_after_its_time() {
     let server = Server::with(&["--idle-timeout=200ms"]).await;
     let body = review(&with("/spec", json!({}))).to_string();
-    let stream = TokioIo::new(server.client.connect().await.unwrap());
-    let (mut sender, connection) = http2::handshake::<_, _, Full<Bytes>>(TokioExecutor::new(), stream).await.unwrap();
-    let connection = tokio::spawn(connection);
+    let (mut sender, connection) = http2(server.client.connect().await.unwrap()).await.unwrap();
     let answer = sender.send_request(request(Method::POST, VALIDATE_PATH, JSON, body)).await.unwrap();
     assert_eq!(answer.status(), 200);
     timeout(LIMIT, connection).await.expect("the connection is closed").unwrap().expect("without an error");
-    server.is_unharmed().await;
-    server.stop().await;
+    server.stop_unharmed().await;
 }

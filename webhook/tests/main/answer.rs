@@ -47,12 +47,6 @@ impl Writes {
         self.send(Request::put(uri), "application/json", jobset).await
     }
 
-    /// Changes a JobSet by a JSON merge patch (RFC 7386).
-    pub(crate) async fn merge(&self, name: &str, patch: &Value) -> Result<Answer> {
-        let uri = format!("{JOBSETS}/{name}?fieldValidation=Strict");
-        self.send(Request::patch(uri), "application/merge-patch+json", patch).await
-    }
-
     /// Writes its status, as its controller does.
     pub(crate) async fn status(&self, name: &str, status: &Value) -> Result<Answer> {
         let uri = format!("{JOBSETS}/{name}/status");
@@ -63,10 +57,6 @@ impl Writes {
     pub(crate) async fn apply(&self, manager: &str, jobset: &Value) -> Result<Answer> {
         let uri = format!("{JOBSETS}/{}?fieldValidation=Strict&fieldManager={manager}", name(jobset));
         self.send(Request::patch(uri), "application/apply-patch+yaml", jobset).await
-    }
-
-    pub(crate) async fn delete(&self, name: &str) -> Result<Answer> {
-        self.send(Request::delete(format!("{JOBSETS}/{name}")), "application/json", &json!({})).await
     }
 
     async fn send(&self, request: hyper::http::request::Builder, kind: &str, body: &Value) -> Result<Answer> {

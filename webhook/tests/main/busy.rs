@@ -26,7 +26,7 @@ const VARIABLES: usize = 1_000;
 
 /// The schema refuses them, after the webhook has let them through. While they keep coming, it answers everybody else.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn unreadable_jobsets_of_a_mebibyte_are_refused_by_the_api_server_and_delay_nobody() -> Result<()> {
+async fn large_unreadable_jobsets_are_rejected_and_delay_nobody() -> Result<()> {
     let plane = Plane::start().await?;
     let (small, large) = (good("small"), unreadable(good("large"), VARIABLES));
     let replica = plane.admission().await?;
@@ -43,8 +43,7 @@ async fn unreadable_jobsets_of_a_mebibyte_are_refused_by_the_api_server_and_dela
         _ = join_all((0..FLOOD).map(|_| ask_again_and_again(&plane, &large, &refused))) => {}
         admitted = timeout(FLOOD_LIMIT, others) => admitted.context("too few of the flood were refused")??,
     }
-    replica.stop().await?;
-    plane.plane.stop().await
+    plane.end(replica).await
 }
 
 /// Asks for a JobSet as soon as it was refused. Counts the refusals by the schema.
@@ -75,8 +74,8 @@ fn get(address: SocketAddr, path: &str) -> Result<String> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn probes_and_metrics_are_answered_while_all_threads_are_busy() -> Result<()> {
     const THREADS: usize = 2;
-    let plane = Plane::start().await?;
-    let replica = plane.admission().await?;
+    let replica = Plane::shared().await?.replica().await?;
+    replica.ready().await?;
     let (done, (busy, is_busy)) = (Arc::new(Barrier::new(THREADS + 1)), channel());
     for _ in 0..THREADS {
         let (done, busy) = (Arc::clone(&done), busy.clone());
@@ -96,6 +95,5 @@ async fn probes_and_metrics_are_answered_while_all_threads_are_busy() -> Result<
         let answer = answer?;
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
-    replica.stop().await?;
-    plane.plane.stop().await
+    replica.stop().await
 }

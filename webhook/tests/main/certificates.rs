@@ -14,7 +14,7 @@ use rustls::pki_types::CertificateDer;
 use serde_json::json;
 
 use crate::client::{Client, authority};
-use crate::cluster::{LIMIT, MUTATING, NAMESPACE, Plane, Replica, VALIDATING};
+use crate::cluster::{LIMIT, MUTATING, NAMESPACE, Plane, Replica, VALIDATING, says};
 
 /// The Secret with the CA.
 pub(crate) const SECRET: &str = "jobset-webhook-server-cert";
@@ -94,12 +94,7 @@ impl Replica {
 
     /// Waits until it is not ready, for this reason.
     pub(crate) async fn not_ready(&self, reason: &str) -> Result<()> {
-        wait::until_met(LIMIT, format!("not to be ready: {reason}"), async || {
-            let answer = self.readyz().await?;
-            let told = answer.starts_with("HTTP/1.1 503") && answer.contains(reason);
-            Ok(if told { wait::Check::Met(()) } else { wait::Check::Unmet(answer) })
-        })
-        .await
+        says(self.health, "HTTP/1.1 503", reason).await
     }
 
     /// Waits until such a client does.

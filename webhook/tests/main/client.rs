@@ -16,12 +16,16 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
 use serde_json::Value;
 use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 /// Name that the client asks for.
 pub(crate) const HOST: &str = "jobset-webhook-service.jobset-system.svc";
 pub(crate) const JSON: &str = "application/json";
+
+/// Requests over a connection of HTTP/2.
+pub(crate) type Sender = http2::SendRequest<Full<Bytes>>;
 
 /// Certificates of the server.
 pub(crate) fn certificates() -> Material {
@@ -98,16 +102,15 @@ impl Client {
 
     /// One request on a connection of its own.
     pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Answer {
-        let stream = TokioIo::new(self.connect().await.unwrap());
+        let stream = self.connect().await.unwrap();
         match self.http {
             Http::One => {
-                let (mut sender, connection) = http1::handshake(stream).await.unwrap();
+                let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
                 tokio::spawn(connection);
                 collect(sender.send_request(request).await.unwrap()).await
             }
             Http::Two => {
-                let (mut sender, connection) = http2::handshake(TokioExecutor::new(), stream).await.unwrap();
-                tokio::spawn(connection);
+                let (mut sender, _) = Box::pin(http2(stream)).await.unwrap();
                 collect(sender.send_request(request).await.unwrap()).await
             }
         }
@@ -138,6 +141,12 @@ pub(crate) fn request(method: Method, path: &str, content_type: &str, body: impl
         .header("content-type", content_type)
         .body(Full::new(body.into()))
         .unwrap()
+}
+
+/// Speaks HTTP/2 over this stream.
+pub(crate) async fn http2(stream: TlsStream<TcpStream>) -> hyper::Result<(Sender, JoinHandle<hyper::Result<()>>)> {
+    let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
+    Ok((sender, tokio::spawn(connection)))
 }
 
 async fn collect(response: Response<hyper::body::Incoming>) -> Answer {

@@ -13,6 +13,7 @@ use jobset_webhook::run::Service;
 use kube::api::PostParams;
 use kube::{Api, Client};
 use serde_json::{Value, json};
+use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -33,6 +34,8 @@ struct Issuer {
     _stop: DropGuard,
 }
 
+static SHARED: OnceCell<Plane> = OnceCell::const_new();
+
 /// An admission service that has its ports.
 pub(crate) struct Bound(Service);
 
@@ -48,6 +51,12 @@ pub(crate) struct Replica {
 impl Plane {
     pub(crate) async fn start() -> Result<Self> {
         Self::of(ControlPlane::start().await?).await
+    }
+
+    /// The one that tests share which need admission without flags, in which it is registered and runs. What tests create is in
+    /// namespaces of their own.
+    pub(crate) async fn shared() -> Result<&'static Self> {
+        SHARED.get_or_try_init(start_shared).await
     }
 
     /// Makes this control plane ready for admission services.
@@ -87,9 +96,18 @@ impl Plane {
         self.issuer = None;
     }
 
+    fn issuer_health(&self) -> Result<SocketAddr> {
+        Ok(self.issuer.as_ref().context("jobset-certs does not run")?.health)
+    }
+
     /// Answer of `/readyz` of `jobset-certs`, status and text.
-    pub(crate) async fn issuer_says(&self) -> Result<String> {
-        admission::readyz(self.issuer.as_ref().context("jobset-certs does not run")?.health).await
+    pub(crate) async fn issuer_readyz(&self) -> Result<String> {
+        admission::readyz(self.issuer_health()?).await
+    }
+
+    /// Waits until that begins and goes on like this.
+    pub(crate) async fn issuer_says(&self, begin: &str, part: &str) -> Result<()> {
+        says(self.issuer_health()?, begin, part).await
     }
 
     /// Without any permissions.
@@ -105,25 +123,15 @@ impl Plane {
         self.register_all(&[address]).await
     }
 
-    /// Registers the admission service at each of these addresses, as endpoints of its Service as well.
-    pub(crate) async fn register_all(&self, addresses: &[SocketAddr]) -> Result<()> {
-        for (number, address) in addresses.iter().enumerate() {
-            self.endpoint(&format!("replica-{number}"), *address).await?;
-        }
-        admission::register_all(&self.plane, addresses).await?;
-        if self.issuer.is_some() { self.wait_until_bundles_are_filled().await } else { Ok(()) }
+    pub(crate) async fn end(self, replica: Replica) -> Result<()> {
+        replica.stop().await?;
+        self.plane.stop().await
     }
 
-    /// A ready endpoint of the Service.
-    pub(crate) async fn endpoint(&self, name: &str, address: SocketAddr) -> Result<()> {
-        let slice = json!({
-            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
-            "metadata": { "name": name, "namespace": NAMESPACE,
-                "labels": { "kubernetes.io/service-name": "jobset-webhook-service" } },
-            "endpoints": [{ "addresses": [address.ip().to_string()], "conditions": { "ready": true } }],
-            "ports": [{ "name": "https", "port": address.port() }],
-        });
-        admission::apply(&self.plane, "endpoint.yaml", &[slice]).await
+    /// Registers the admission service at each of these addresses.
+    pub(crate) async fn register_all(&self, addresses: &[SocketAddr]) -> Result<()> {
+        admission::register_all(&self.plane, addresses).await?;
+        if self.issuer.is_some() { self.wait_until_bundles_are_filled().await } else { Ok(()) }
     }
 
     /// Has the API server check what became of Pods that ask for exclusive placement.
@@ -227,14 +235,45 @@ impl Plane {
     }
 }
 
+/// Waits until `/readyz` at this address begins and goes on like this.
+pub(crate) async fn says(health: SocketAddr, begin: &str, part: &str) -> Result<()> {
+    wait::until_met(LIMIT, format!("readiness to say {begin:?} and {part:?}"), async || {
+        let answer = admission::readyz(health).await?;
+        let said = answer.starts_with(begin) && answer.contains(part);
+        Ok(if said { wait::Check::Met(()) } else { wait::Check::Unmet(answer) })
+    })
+    .await
+}
+
+/// Starts what the tests share, in a runtime of its own that outlives each of them.
+async fn start_shared() -> Result<Plane> {
+    let (tell, told) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
+        let start = async {
+            let plane = Plane::start().await?;
+            let replica = plane.admission().await?;
+            Ok((plane, replica))
+        };
+        tokio::runtime::Runtime::new().unwrap().block_on(async {
+            match start.await {
+                Ok((plane, _replica)) => {
+                    assert!(tell.send(Ok(plane)).is_ok());
+                    std::future::pending::<()>().await;
+                }
+                Err(error) => assert!(tell.send(Err(error)).is_ok()),
+            }
+        });
+    });
+    told.await?
+}
+
 impl Bound {
     pub(crate) fn address(&self) -> Result<SocketAddr> {
-        Ok(self.0.address()?)
+        Ok(self.0.addresses()?[0])
     }
 
     pub(crate) fn run(self, client: Client) -> Result<Replica> {
-        let (address, health, stop) = (self.0.address()?, self.0.health_address()?, CancellationToken::new());
-        let metrics = self.0.metrics_address()?;
+        let ([address, health, metrics], stop) = (self.0.addresses()?, CancellationToken::new());
         let task = tokio::spawn(self.0.run(client, stop.clone()));
         Ok(Replica { address, health, metrics, stop, task })
     }
@@ -247,11 +286,7 @@ impl Replica {
     }
 
     pub(crate) async fn ready(&self) -> Result<()> {
-        wait::until_met(LIMIT, "the service to be ready", async || {
-            let answer = self.readyz().await?;
-            Ok(if answer.starts_with("HTTP/1.1 200") { wait::Check::Met(()) } else { wait::Check::Unmet(answer) })
-        })
-        .await
+        says(self.health, "HTTP/1.1 200", "").await
     }
 
     pub(crate) async fn stop(self) -> Result<()> {

@@ -51,7 +51,7 @@ impl Manifests {
 }
 
 #[tokio::test]
-async fn what_is_deployed_fits_together_stays_available_and_keeps_its_keys() -> Result<()> {
+async fn deployment_fits_together_and_keeps_its_keys() -> Result<()> {
     let plane = Plane::bare().await?;
     let own = Manifests(kustomize(&plane.plane, "kustomize").await?);
     let cert_manager = Manifests(kustomize(&plane.plane, "cert-manager").await?);

@@ -10,53 +10,34 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::core::response::Status;
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
-use tokio::sync::OnceCell;
 
 use crate::cluster::{LIMIT, Plane};
 
-static SHARED: OnceCell<Plane> = OnceCell::const_new();
-
-/// A namespace of the control plane that the tests of this process share, in which admission is registered and runs.
+/// A namespace of a control plane.
 pub(crate) struct Space {
     pub(crate) plane: &'static Plane,
     pub(crate) client: Client,
     pub(crate) namespace: &'static str,
 }
 
-/// Starts what the tests share, in a runtime of its own that outlives each of them.
-async fn start() -> Result<Plane> {
-    let (tell, told) = tokio::sync::oneshot::channel();
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Runtime::new().unwrap();
-        runtime.block_on(async {
-            let start = async {
-                let plane = Plane::start().await?;
-                let replica = plane.replica().await?;
-                plane.register(replica.address).await?;
-                replica.ready().await?;
-                Ok((plane, replica))
-            };
-            match start.await {
-                Ok((plane, _replica)) => {
-                    assert!(tell.send(Ok(plane)).is_ok());
-                    std::future::pending::<()>().await;
-                }
-                Err(error) => assert!(tell.send(Err(error)).is_ok()),
-            }
-        });
-    });
-    told.await?
-}
-
 impl Space {
+    /// One of the control plane that tests share.
     pub(crate) async fn new(namespace: &'static str) -> Result<Self> {
-        let plane = SHARED.get_or_try_init(start).await?;
+        Self::on(Plane::shared().await?, namespace).await
+    }
+
+    /// A namespace of a control plane of its own, on which admission is not registered. It lives as long as this process.
+    pub(crate) async fn alone(plane: Plane, namespace: &'static str) -> Result<Self> {
+        Self::on(Box::leak(Box::new(plane)), namespace).await
+    }
+
+    async fn on(plane: &'static Plane, namespace: &'static str) -> Result<Self> {
         let space = Self { plane, client: plane.client(), namespace };
         space.create_namespace().await?;
         Ok(space)
     }
 
-    pub(crate) async fn create_namespace(&self) -> Result<()> {
+    async fn create_namespace(&self) -> Result<()> {
         let spaces: Api<Namespace> = Api::all(self.client.clone());
         let space = json!({ "metadata": { "name": self.namespace } });
         spaces.create(&PostParams::default(), &serde_json::from_value(space)?).await?;

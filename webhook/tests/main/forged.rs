@@ -43,9 +43,7 @@ fn job_of(pod: &Value) -> Value {
 
 #[tokio::test]
 async fn tenant_sets_the_label_of_exclusive_placement_is_refused() -> Result<()> {
-    let plane: &'static Plane = Box::leak(Box::new(Plane::start().await?));
-    let space = Space { plane, client: plane.client(), namespace: "forged" };
-    space.create_namespace().await?;
+    let space = Space::alone(Plane::start().await?, "forged").await?;
     let tenant = tenant(&space).await?;
     let (pods, jobs): (Api<Pod>, Api<Job>) =
         (Api::namespaced(tenant.clone(), "forged"), Api::namespaced(tenant, "forged"));

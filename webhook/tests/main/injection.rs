@@ -37,47 +37,32 @@ fn plain(name: &str, shape: &str) -> Value {
     })
 }
 
+const RELAY: &str = "jobset-relay.jobset-system.svc:9443";
+
 #[tokio::test]
 async fn injected_agents_stay_whatever_is_written_again() -> Result<()> {
     let plane = Plane::start().await?;
     let registry = ["--agent-image-pull-policy=Always", "--agent-image-pull-secret=registry"];
-    let replica = plane.replica_with(&registry).await?;
-    plane.register(replica.address).await?;
-    replica.ready().await?;
+    let replica = plane.admission_with(&registry).await?;
     for shape in SHAPES {
         let name = shape.to_lowercase();
         an_injected_template_makes_a_pod(&plane, &plain(&format!("{name}-pod"), shape)).await?;
-        a_manifest_is_applied_by_the_client(&plane, &format!("{name}-client"), shape).await?;
         a_manifest_is_applied_without_its_annotation(&plane, &format!("{name}-bare"), shape).await?;
-        a_manifest_is_applied_by_the_server(&plane, &format!("{name}-server"), shape).await?;
-        a_manifest_is_put(&plane, &format!("{name}-put"), shape).await?;
+        a_manifest_is_written_again(&plane, &name, shape).await?;
     }
     what_stands_against_it_is_refused(&plane).await?;
     replica.stop().await?;
-    plane.plane.stop().await
-}
 
-const RELAY: &str = "jobset-relay.jobset-system.svc:9443";
-
-#[tokio::test]
-async fn agents_with_relay_make_jobs_and_stay_when_manifest_is_written_again() -> Result<()> {
-    let plane = Plane::start().await?;
-    let replica = plane.replica_with(&[&format!("--agent-relay={RELAY}")]).await?;
-    plane.register(replica.address).await?;
-    replica.ready().await?;
+    let replica = plane.admission_with(&[&format!("--agent-relay={RELAY}")]).await?;
     for shape in SHAPES {
         let name = format!("{}-relay", shape.to_lowercase());
         an_injected_template_reaches_the_relay(&plane, &plain(&name, shape), shape).await?;
-        a_manifest_is_applied_by_the_client(&plane, &format!("{name}-client"), shape).await?;
-        a_manifest_is_applied_by_the_server(&plane, &format!("{name}-server"), shape).await?;
-        a_manifest_is_put(&plane, &format!("{name}-put"), shape).await?;
+        a_manifest_is_written_again(&plane, &name, shape).await?;
     }
     replica.stop().await?;
 
     // Without the flag, JobSets that exist keep what they have.
-    let replica = plane.replica().await?;
-    plane.register(replica.address).await?;
-    replica.ready().await?;
+    let replica = plane.admission().await?;
     for shape in SHAPES {
         let name = format!("{}-relay-client", shape.to_lowercase());
         let stored = plane.jobsets().get(&name).await?;
@@ -85,8 +70,13 @@ async fn agents_with_relay_make_jobs_and_stay_when_manifest_is_written_again() -
         assert_eq!(again.spec.replicated_jobs, stored.spec.replicated_jobs);
         assert!(uses_relay(again.spec.replicated_jobs[0].template.spec.template.spec.as_ref().context("no Pod")?));
     }
-    replica.stop().await?;
-    plane.plane.stop().await
+    plane.end(replica).await
+}
+
+async fn a_manifest_is_written_again(plane: &Plane, name: &str, shape: &str) -> Result<()> {
+    a_manifest_is_applied_by_the_client(plane, &format!("{name}-client"), shape).await?;
+    a_manifest_is_applied_by_the_server(plane, &format!("{name}-server"), shape).await?;
+    a_manifest_is_put(plane, &format!("{name}-put"), shape).await
 }
 
 /// The agent's container alone has the address and the volume of the relays, and the API server takes the template for a Job

@@ -1,5 +1,4 @@
-//! What `jobset-certs` does where not all goes well: others write, permissions are missing, an endpoint is cut off, a CA is
-//! stolen; and where versions change.
+//! What `jobset-certs` does where not all goes well: others write, permissions are missing, a CA is stolen; and where versions change.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,6 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use jobset_certs::issue::Usage;
 use jobset_certs::material::{CA_CERTIFICATES, CA_KEY, CERTIFICATE, KEY, Material, with_new_leaf, with_new_serving};
 use jobset_certs::policy::DISTRUST_BEFORE;
+use jobset_certs::state::TRUSTED_SINCE;
 use jobset_certs::{Lifetimes, Names, issue};
 use jobset_harness::ControlPlane;
 use jobset_harness::admission::{CERTS, allow, apply, kustomize};
@@ -37,30 +37,21 @@ use crate::rotation::{Forced, end, only_this_ca_is_trusted};
 const REVOCATION: Duration = Duration::from_secs(50);
 
 #[tokio::test]
-async fn an_emptied_bundle_is_filled_again_and_who_empties_it_is_named() -> Result<()> {
+async fn emptied_bundle_is_refilled_and_its_writer_named() -> Result<()> {
     let plane = Arc::new(Plane::start().await?);
-    let reason = plane.issuer_says().await?;
+    let reason = plane.issuer_readyz().await?;
     assert!(reason.starts_with("HTTP/1.1 503"), "no configuration, not ready: {reason}");
     let replicas = [plane.admission().await?];
     for _ in 0..3 {
         plane.empty_a_bundle().await?;
         plane.wait_until_bundles_are_filled().await?;
     }
-    issuer_says(&plane, "HTTP/1.1 200", "is also written by ").await?;
+    plane.issuer_says("HTTP/1.1 200", "is also written by ").await?;
     // With all configurations gone, there is nothing to be ready for.
     plane.validating().delete(VALIDATING, &DeleteParams::default()).await?;
     plane.mutating().delete(MUTATING, &DeleteParams::default()).await?;
-    issuer_says(&plane, "HTTP/1.1 503", "there is no webhook in").await?;
+    plane.issuer_says("HTTP/1.1 503", "there is no webhook in").await?;
     end(plane, replicas).await
-}
-
-async fn issuer_says(plane: &Plane, begin: &str, part: &str) -> Result<()> {
-    wait::until_met(LIMIT, format!("jobset-certs to say {part:?}"), async || {
-        let answer = plane.issuer_says().await?;
-        let told = answer.starts_with(begin) && answer.contains(part);
-        Ok(if told { Check::Met(()) } else { Check::Unmet(answer) })
-    })
-    .await
 }
 
 #[tokio::test]
@@ -71,7 +62,7 @@ async fn a_bundle_that_may_not_be_written_is_told() -> Result<()> {
     wait::until_met(LIMIT, "jobset-certs not to be ready with an empty caBundle", async || {
         // As long as the API server still allows it, the bundle comes back.
         plane.empty_a_bundle().await?;
-        let answer = plane.issuer_says().await?;
+        let answer = plane.issuer_readyz().await?;
         let told = answer.starts_with("HTTP/1.1 503") && answer.contains("cannot");
         Ok(if told { Check::Met(()) } else { Check::Unmet(answer) })
     })
@@ -79,13 +70,13 @@ async fn a_bundle_that_may_not_be_written_is_told() -> Result<()> {
     let refused = plane.dry_run(&good("refused")).await.map(drop).map_err(|error| error.to_string());
     assert!(refused.as_ref().is_err_and(|it| it.contains("x509")), "{refused:?}");
     permit_again(&plane).await?;
-    issuer_says(&plane, "HTTP/1.1 200", "ok").await?;
+    plane.issuer_says("HTTP/1.1 200", "ok").await?;
     plane.dry_run(&good("trusted")).await?;
     end(plane, replicas).await
 }
 
 #[tokio::test]
-async fn while_no_secret_may_be_read_the_bundles_still_trust_what_is_served() -> Result<()> {
+async fn unreadable_secrets_leave_bundles_trusting_served_certificate() -> Result<()> {
     let plane = Arc::new(Plane::start().await?);
     let replicas = [plane.admission().await?];
     for binding in ["jobset-webhook", "jobset-certs"] {
@@ -94,7 +85,7 @@ async fn while_no_secret_may_be_read_the_bundles_still_trust_what_is_served() ->
     wait::until_met(LIMIT, "the Secrets not to be readable, and the bundles filled", async || {
         plane.empty_a_bundle().await?;
         plane.wait_until_bundles_are_filled().await?;
-        let answer = plane.issuer_says().await?;
+        let answer = plane.issuer_readyz().await?;
         Ok(if answer.contains("cannot read Secret") { Check::Met(()) } else { Check::Unmet(answer) })
     })
     .await?;
@@ -102,42 +93,47 @@ async fn while_no_secret_may_be_read_the_bundles_still_trust_what_is_served() ->
     let answer = replicas[0].readyz().await?;
     assert!(answer.starts_with("HTTP/1.1 200"), "what is served is good: {answer}");
     permit_again(&plane).await?;
-    issuer_says(&plane, "HTTP/1.1 200", "ok").await?;
+    plane.issuer_says("HTTP/1.1 200", "ok").await?;
     end(plane, replicas).await
 }
 
 #[tokio::test]
-async fn a_ca_stays_trusted_until_the_last_ready_endpoint_serves_its_successor() -> Result<()> {
+async fn new_ca_keeps_lead_time_and_good_certificate_across_restart() -> Result<()> {
     let mut plane = Plane::start().await?;
-    plane.start_issuer(&["--ca-bundle-settle=1s"]).await?;
-    let plane = Arc::new(plane);
     let replicas = [plane.admission().await?];
-    // One that cannot be asked, as it is cut off.
-    let nobody = std::net::TcpListener::bind((plane.plane.ready().host_address, 0))?.local_addr()?;
-    plane.endpoint("cut-off", nobody).await?;
-    let before = plane.material().await?.authority.unwrap().certificate;
+    let (before, first) = (plane.material().await?, noted(&plane, |_| true).await?);
     plane.secrets().delete(SECRET, &DeleteParams::default()).await?;
-    let after = wait::until(LIMIT, "another CA", async || {
-        let found =
-            plane.material().await.ok().filter(|it| it.authority.as_ref().is_ok_and(|it| it.certificate != before));
-        Ok(found)
-    })
-    .await?;
+    // The hour of the new CA has begun: both are trusted, and the certificate of the one before is still handed out.
+    let begun = noted(&plane, |it| it != first).await?;
+    plane.start_issuer(&[]).await?;
+    plane.issuer_says("HTTP/1.1 200", "ok").await?;
+    let after = plane.material().await?;
+    assert_eq!(noted(&plane, |_| true).await?, begun, "a restart does not begin it again");
+    assert!(plane.bundles().await?.iter().all(|it| certificates(it) == 2), "both CAs are trusted");
+    assert!(replicas[0].serves(&before).await && !replicas[0].serves(&after).await);
+    // As if that had been an hour ago.
+    let ago = Timestamp::now() - SignedDuration::from_hours(1);
+    let annotation = json!({ "metadata": { "annotations": { TRUSTED_SINCE: ago.to_string() } } });
+    plane.secrets().patch(SECRET, &PatchParams::default(), &Patch::Merge(annotation)).await?;
     replicas[0].wait_until_it_serves_that_of(&after).await?;
-    issuer_says(&plane, "HTTP/1.1 200", &format!("because of endpoint {nobody}")).await?;
-    assert!(plane.bundles().await?.iter().all(|it| certificates(it) == 2), "the CA before is still there");
-    plane.kubectl(&["delete", "endpointslice", "cut-off", "-n", NAMESPACE]).await?;
-    only_this_ca_is_trusted(&plane, &after).await?;
-    end(plane, replicas).await
+    assert!(plane.bundles().await?.iter().all(|it| certificates(it) == 2), "the CA before stays trusted");
+    end(Arc::new(plane), replicas).await
 }
 
-/// With an endpoint that cannot be asked, for which a rotation would keep the CA.
+/// Since when the CA is trusted, once there is such a time.
+async fn noted(plane: &Plane, is_wanted: impl Fn(&str) -> bool) -> Result<String> {
+    wait::until(LIMIT, "the time since when the CA is trusted", async || {
+        let secret = plane.secrets().get_opt(SECRET).await?;
+        let noted = secret.and_then(|it| it.metadata.annotations?.remove(TRUSTED_SINCE));
+        Ok(noted.filter(|it| is_wanted(it)))
+    })
+    .await
+}
+
 #[tokio::test]
 async fn a_stolen_ca_is_thrown_out_at_once() -> Result<()> {
     let plane = Arc::new(Plane::start().await?);
     let replicas = [plane.admission().await?];
-    let nobody = std::net::TcpListener::bind((plane.plane.ready().host_address, 0))?.local_addr()?;
-    plane.endpoint("cut-off", nobody).await?;
     let stolen = plane.material().await?;
     let begin = Instant::now();
     let revoked = async {
@@ -162,7 +158,7 @@ async fn a_stolen_ca_is_thrown_out_at_once() -> Result<()> {
 
 /// The Secret as older versions filled it, with what they serve in the hands of a replica that reads nothing.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_upgrade_issues_nothing_anew_and_a_rollback_finds_what_it_knows() -> Result<()> {
+async fn upgrade_and_rollback_keep_issued_certificates() -> Result<()> {
     let mut plane = Plane::without_issuer(ControlPlane::start().await?).await?;
     let names =
         Names::of_service("jobset-webhook-service", NAMESPACE)?.with(&plane.plane.ready().host_address.to_string())?;
@@ -182,7 +178,7 @@ async fn an_upgrade_issues_nothing_anew_and_a_rollback_finds_what_it_knows() -> 
     plane.inject(&stored[CA_CERTIFICATES].0).await?;
     older.ready().await?;
 
-    plane.start_issuer(&["--ca-bundle-settle=1s"]).await?;
+    plane.start_issuer(&["--ca-lead-time=1s"]).await?;
     let plane = Arc::new(plane);
     let load = Load::start(&plane, &[&older]).await?;
     let newer = plane.replica().await?;
@@ -292,7 +288,7 @@ async fn client_certificate_is_issued_for_clients_alone_renewed_and_revoked() ->
             "--service=jobset-webhook-service=jobset-webhook-leaf",
             &format!("--service={RELAY}={RELAY_LEAF}"),
             &format!("--client={CLIENT}={CLIENT_LEAF}"),
-            "--ca-mount-settle=1s",
+            "--ca-lead-time=1s",
         ])
         .await?;
     let (relay, client) = Mount::both(&plane, "both certificates", |_, _| true).await?;
@@ -305,9 +301,7 @@ async fn client_certificate_is_issued_for_clients_alone_renewed_and_revoked() ->
     assert_eq!(renewed.trusted, [before.authority.clone().unwrap().certificate], "of the same CA");
     assert!(relay.admits(&renewed)?);
 
-    // A relay that cannot be asked: the CA stays, and each knows the other with its certificate from before or after.
-    let nobody = std::net::TcpListener::bind((plane.plane.ready().host_address, 0))?.local_addr()?;
-    relay_endpoint(&plane, nobody).await?;
+    // Each knows the other with its certificate from before or after.
     let rotated = |relay: &Mount, client: &Mount, before: &Mount| {
         let both = relay.trusted.len() == 2 && relay.trusted == client.trusted;
         both && client.leaf != before.leaf && client.trusted[1..] == before.trusted
@@ -315,7 +309,6 @@ async fn client_certificate_is_issued_for_clients_alone_renewed_and_revoked() ->
     plane.secrets().delete(SECRET, &DeleteParams::default()).await?;
     let (relay, client) = Mount::both(&plane, "a rotation", |relay, it| rotated(relay, it, &renewed)).await?;
     assert!(relay.admits(&client)? && relay.admits(&renewed)? && renewed.trusted != client.trusted);
-    issuer_says(&plane, "HTTP/1.1 503", &format!("because of endpoint {nobody}")).await?;
 
     distrust(&plane, &plane.material().await?).await?;
     let alone = |relay: &Mount, client: &Mount| relay.trusted.len() == 1 && relay.trusted == client.trusted;
@@ -325,8 +318,6 @@ async fn client_certificate_is_issued_for_clients_alone_renewed_and_revoked() ->
 
     plane.secrets().delete(SECRET, &DeleteParams::default()).await?;
     Mount::both(&plane, "a rotation", |relay, it| rotated(relay, it, &after)).await?;
-    plane.kubectl(&["delete", "endpointslice", RELAY, "-n", NAMESPACE]).await?;
-    Mount::both(&plane, "the CA alone, with no relay to ask", alone).await?;
     plane.plane.stop().await
 }
 
@@ -338,16 +329,6 @@ async fn expire_client(plane: &Plane, before: &Material) -> Result<()> {
     let data = json!({ format!("{CLIENT}.crt"): data[CERTIFICATE], format!("{CLIENT}.key"): data[KEY] });
     plane.secrets().patch(SECRET, &PatchParams::default(), &Patch::Merge(json!({ "data": data }))).await?;
     Ok(())
-}
-
-async fn relay_endpoint(plane: &Plane, address: std::net::SocketAddr) -> Result<()> {
-    let slice = json!({
-        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
-        "metadata": { "name": RELAY, "namespace": NAMESPACE, "labels": { "kubernetes.io/service-name": RELAY } },
-        "endpoints": [{ "addresses": [address.ip().to_string()], "conditions": { "ready": true } }],
-        "ports": [{ "name": "controller", "port": 1 }, { "name": "agents", "port": address.port() }],
-    });
-    apply(&plane.plane, "relay.yaml", &[slice]).await
 }
 
 /// The Secrets that the chart lets `jobset-certs` write with `stream.enabled`.

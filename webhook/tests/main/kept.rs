@@ -7,9 +7,9 @@ use anyhow::{Context as _, Result};
 use futures::future::try_join_all;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
-use hyper::client::conn::{http1, http2};
+use hyper::client::conn::http1;
 use hyper::{Method, Request, Response};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::TokioIo;
 use jobset_harness::wait;
 use jobset_webhook::serve::VALIDATE_PATH;
 use rstest::rstest;
@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::abuse::until_closed;
-use crate::client::{Client, Http, JSON, request};
+use crate::client::{self, Client, Http, JSON, request};
 use crate::server::{LIMIT, Server, review, with};
 
 fn ask() -> Request<Full<Bytes>> {
@@ -28,7 +28,7 @@ fn ask() -> Request<Full<Bytes>> {
 
 enum Sender {
     One(http1::SendRequest<Full<Bytes>>),
-    Two(http2::SendRequest<Full<Bytes>>),
+    Two(client::Sender),
 }
 
 /// A connection that is kept.
@@ -49,15 +49,15 @@ enum Asked {
 
 impl Kept {
     async fn open(client: &Client) -> Result<Self> {
-        let stream = TokioIo::new(client.connect().await?);
+        let stream = client.connect().await?;
         Ok(match client.http {
             Http::One => {
-                let (sender, connection) = http1::handshake(stream).await?;
+                let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
                 Self { sender: Sender::One(sender), ended: tokio::spawn(connection) }
             }
             Http::Two => {
-                let (sender, connection) = http2::handshake(TokioExecutor::new(), stream).await?;
-                Self { sender: Sender::Two(sender), ended: tokio::spawn(connection) }
+                let (sender, ended) = client::http2(stream).await?;
+                Self { sender: Sender::Two(sender), ended }
             }
         })
     }
@@ -145,12 +145,11 @@ async fn a_slow_head_is_closed_on_a_kept_connection_too() {
     assert!(answer.starts_with(b"HTTP/1.1 200 OK"), "{}", String::from_utf8_lossy(&answer));
     stream.write_all(begin.as_bytes()).await.unwrap();
     assert_eq!(until_closed(&mut stream).await, b"");
-    server.is_unharmed().await;
-    server.stop().await;
+    server.stop_unharmed().await;
 }
 
 #[tokio::test]
-async fn kept_connections_are_told_to_end_as_the_drain_begins_and_new_ones_are_accepted() {
+async fn drain_ends_kept_connections_and_accepts_new_ones() {
     let server = Server::start().await;
     let (one, two) = (http(Http::One, &server), http(Http::Two, &server));
     let (mut kept, mut kept_two) = (Kept::open(&one).await.unwrap(), Kept::open(&two).await.unwrap());
@@ -171,8 +170,7 @@ async fn kept_connections_are_told_to_end_as_the_drain_begins_and_new_ones_are_a
     }
     silent_two.ended().await;
     late.ended().await;
-    server.is_unharmed().await;
-    server.stop().await;
+    server.stop_unharmed().await;
 }
 
 /// Asks the first server until it says not to, and then the second one, so many times each at least.
@@ -190,7 +188,7 @@ async fn move_over(clients: [Client; 2], answered: Arc<AtomicU32>) -> Result<()>
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_review_on_a_kept_connection_is_lost_by_a_drain() {
+async fn drain_loses_no_review_on_kept_connection() {
     const CLIENTS: u32 = 16;
     let (stopping, staying) = (Server::start().await, Server::start().await);
     let answered = Arc::new(AtomicU32::new(0));

@@ -1,5 +1,5 @@
-//! The program in front of a real API server, from its start to SIGTERM: what it logs, and what becomes of a review that
-//! is in flight.
+//! The program in front of a real API server, from its start to SIGTERM: what it logs, when it is ready, and what becomes of a
+//! review that is in flight.
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::Path;
@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, Result};
 use jobset_certs::material::{CA_KEY, KEY};
+use jobset_certs::{Readiness, health};
 use jobset_harness::admission::{WEBHOOK, readyz, token};
 use jobset_harness::wait;
 use jobset_webhook::serve::VALIDATE_PATH;
@@ -14,12 +15,15 @@ use k8s_openapi::ByteString;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::watch;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
 
 use crate::api_server::good;
 use crate::certificates::{LEAF, SECRET};
 use crate::client::{Client, Http, JSON, authority};
-use crate::cluster::{LIMIT, NAMESPACE, Plane};
+use crate::cluster::{LIMIT, NAMESPACE, Plane, says};
 use crate::process::Process;
 use crate::server::review;
 
@@ -52,23 +56,16 @@ impl Program {
             .spawn()?;
         Ok(Self { process: Process(child), address, health })
     }
-
-    async fn says(&self, begin: &str) -> Result<()> {
-        wait::until_met(LIMIT, format!("readiness to say {begin:?}"), async || {
-            let answer = readyz(self.health).await?;
-            Ok(if answer.starts_with(begin) { wait::Check::Met(()) } else { wait::Check::Unmet(answer) })
-        })
-        .await
-    }
 }
 
 #[tokio::test]
-async fn it_logs_no_key_and_answers_what_is_in_flight_when_it_is_told_to_stop() -> Result<()> {
-    let plane = Plane::start().await?;
+async fn program_stopped_answers_in_flight_and_logs_no_key() -> Result<()> {
+    let mut plane = Plane::start().await?;
+    plane.start_issuer(&["--ca-lead-time=1s"]).await?;
     let dir = tempfile::tempdir()?;
     let mut program = Program::start(&plane, dir.path()).await?;
     plane.register(program.address).await?;
-    program.says("HTTP/1.1 200").await?;
+    says(program.health, "HTTP/1.1 200", "").await?;
     plane.dry_run(&good("first")).await?;
     let mut keys = keys(&plane).await?;
     plane.secrets().delete(SECRET, &DeleteParams::default()).await?;
@@ -90,7 +87,7 @@ async fn it_logs_no_key_and_answers_what_is_in_flight_when_it_is_told_to_stop() 
     stream.write_all(first.as_bytes()).await?;
     let id = rustix::process::Pid::from_child(&program.process.0);
     rustix::process::kill_process(id, rustix::process::Signal::TERM)?;
-    program.says("HTTP/1.1 503 Service Unavailable\r\n").await?;
+    says(program.health, "HTTP/1.1 503 Service Unavailable\r\n", "").await?;
     assert!(readyz(program.health).await?.ends_with("shutting down\n"));
     // Those who have not heard of it yet are served as ever.
     let late = client.post(VALIDATE_PATH, JSON, body.clone()).await;
@@ -128,4 +125,27 @@ async fn keys(plane: &Plane) -> Result<Vec<String>> {
         parts.extend(lists.map(|bytes| format!("{bytes:?}").trim_matches(['[', ']']).to_owned()));
     }
     Ok(parts)
+}
+
+#[tokio::test]
+async fn readiness_follows_the_certificate_and_falls_first() {
+    let (readiness, ready) = watch::channel(Readiness::NotReady("starting".to_owned()));
+    let draining = CancellationToken::new();
+    let router = health::routes(ready, draining.clone());
+    let get = async |path: &str| {
+        let request = axum::http::Request::get(path).body(axum::body::Body::empty()).unwrap();
+        let response = router.clone().oneshot(request).await.unwrap();
+        let status = response.status().as_u16();
+        let body = axum::body::to_bytes(response.into_body(), 4096).await.unwrap();
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    };
+    assert_eq!(get("/healthz").await.0, 200);
+    assert_eq!(get("/readyz").await, (503, "starting\n".to_owned()));
+    readiness.send_replace(Readiness::Ready);
+    assert_eq!(get("/readyz").await.0, 200);
+    readiness.send_replace(Readiness::ReadyBut("a file is broken".to_owned()));
+    assert_eq!(get("/readyz").await, (200, "ok, but a file is broken\n".to_owned()));
+    draining.cancel();
+    assert_eq!(get("/readyz").await, (503, "shutting down\n".to_owned()));
+    assert_eq!(get("/healthz").await.0, 200);
 }

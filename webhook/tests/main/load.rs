@@ -9,10 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use futures::StreamExt as _;
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::BodyExt as _;
 use hyper::body::Bytes;
-use hyper::client::conn::http2;
-use hyper_util::rt::{TokioExecutor, TokioIo};
 use jobset_webhook::serve::VALIDATE_PATH;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use kube::Api;
@@ -26,7 +24,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use crate::api_server::good;
-use crate::client::{Client, JSON, request};
+use crate::client::{Client, JSON, Sender, http2, request};
 use crate::cluster::{Plane, Replica, VALIDATING};
 use crate::server::{UID, complete, review};
 
@@ -41,7 +39,6 @@ const API_SERVER_PAUSE: Duration = Duration::from_millis(100);
 const IN_FLIGHT: usize = 16;
 
 type Bundle = Arc<Vec<u8>>;
-type Sender = http2::SendRequest<Full<Bytes>>;
 
 /// Reviews in progress.
 pub(crate) struct Load {
@@ -170,8 +167,7 @@ impl Direct {
     async fn connect(&self, address: SocketAddr, bundle: &[u8]) -> Result<Sender> {
         let trusted = CertificateDer::pem_slice_iter(bundle).collect::<Result<_, _>>()?;
         let stream = Client::new(address, trusted).connect().await.context("no connection")?;
-        let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
-        tokio::spawn(connection);
+        let (sender, _) = http2(stream).await?;
         self.answered.connections.fetch_add(1, Ordering::Relaxed);
         Ok(sender)
     }

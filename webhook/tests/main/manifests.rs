@@ -94,8 +94,7 @@ async fn every_manifest_is_admitted_and_applied_again_it_changes_nothing() -> Re
     }
     let elastic = applied.iter().find(|manifest| answer::name(manifest) == "elastic").context("no manifest to move")?;
     moved_by_a_queue(&writes, elastic).await?;
-    replica.stop().await?;
-    plane.plane.stop().await
+    plane.end(replica).await
 }
 
 /// `kubectl apply`, by the client or by the server, two times: the second changes nothing.

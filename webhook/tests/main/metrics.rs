@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Result;
 use axum::Router;
@@ -16,10 +15,8 @@ use jobset_webhook::args::Args;
 use jobset_webhook::jobset::Terms;
 use jobset_webhook::limits::guard;
 use jobset_webhook::metrics::{Metrics, measure};
-use jobset_webhook::pod::lookup::Lookup;
-use jobset_webhook::serve::{MUTATE_PATH, POD_PATH, VALIDATE_PATH, pod_router, router};
+use jobset_webhook::serve::{MUTATE_PATH, POD_PATH, VALIDATE_PATH, router};
 use kube::api::DeleteParams;
-use kube::{Client, Config};
 use prometheus::{Registry, TextEncoder};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -31,14 +28,12 @@ use crate::api_server::good;
 use crate::certificates::SECRET;
 use crate::client::JSON;
 use crate::cluster::{LIMIT, Plane, Replica};
-use crate::server::review;
+use crate::server::{pods_without_cluster, review};
 
 /// All that the service serves over HTTPS, without a cluster behind it.
 fn routes(registry: &Registry) -> Router {
     let limits = Args::parse_from(["jobset-webhook", "--namespace=ns"]).limits;
-    let nobody = Config::new("http://127.0.0.1:1".parse().unwrap());
-    let lookup = Lookup::new(Client::try_from(nobody).unwrap(), Duration::ZERO);
-    let pods = guard(pod_router(lookup), &limits, 10);
+    let pods = guard(pods_without_cluster(), &limits, 10);
     measure(guard(router(Terms::default()), &limits, 10).merge(pods), Metrics::register(registry).unwrap())
 }
 
@@ -69,7 +64,7 @@ fn sent(method: &str, path: &str, content_type: &str, body: impl Into<Body>) -> 
 }
 
 #[tokio::test]
-async fn reviews_are_counted_by_what_they_came_to_and_nothing_that_is_sent_becomes_a_label() {
+async fn reviews_are_counted_by_result_without_sent_labels() {
     let registry = Registry::new();
     let routes = routes(&registry);
     let seeded = series(&registry);
@@ -138,7 +133,7 @@ async fn pods_that_are_not_placed_are_counted_by_the_reason() {
 }
 
 #[tokio::test]
-async fn what_is_refused_for_load_and_what_is_given_up_are_errors() {
+async fn overloaded_and_abandoned_reviews_count_as_errors() {
     let registry = Registry::new();
     let flags = ["jobset-webhook", "--namespace=ns", "--review-wait=10ms"];
     let (limits, begun) = (Args::parse_from(flags).limits, Arc::new(Notify::new()));
@@ -197,8 +192,9 @@ impl Replica {
 }
 
 #[tokio::test]
-async fn a_scrape_shows_what_the_api_server_asked_and_how_the_certificate_is() -> Result<()> {
-    let plane = Plane::start().await?;
+async fn scrape_shows_reviews_and_certificate() -> Result<()> {
+    let mut plane = Plane::start().await?;
+    plane.start_issuer(&["--ca-lead-time=1s"]).await?;
     let replica = plane.replica_with(&["--ca-bundle-settle=0s"]).await?;
     let validated = async |result: &str| replica.requests("vjobset.kb.io", "CREATE", result).await;
     replica.has_metric("jobset_webhook_cert_reloads_total", 0.0).await?;
@@ -236,6 +232,5 @@ async fn a_scrape_shows_what_the_api_server_asked_and_how_the_certificate_is() -
     plane.secrets().delete(SECRET, &DeleteParams::default()).await?;
     replica.has_metric("jobset_webhook_cert_reloads_total", 1.0).await?;
     assert!(replica.metric(expiry).await? >= Some(first));
-    replica.stop().await?;
-    plane.plane.stop().await
+    plane.end(replica).await
 }

@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::abuse::until_closed;
+use crate::abuse::{send, until_closed};
 use crate::api_server::good;
 use crate::client::{Client, Http, JSON, authority};
 use crate::cluster::Plane;
@@ -44,7 +44,7 @@ fn routes(turns: Arc<Turns>) -> Router {
 }
 
 #[tokio::test]
-async fn a_review_that_gets_no_turn_is_told_to_try_again() {
+async fn review_without_turn_is_told_to_retry() {
     let turns = turns();
     let server = Server::of(routes(Arc::clone(&turns)), &["--max-concurrent-reviews=1", "--review-wait=100ms"]).await;
     let client = server.client.clone();
@@ -108,7 +108,7 @@ async fn a_flood_of_unreadable_jobsets_delays_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_flood_of_slow_bodies_displaces_itself_and_no_review_in_progress() {
+async fn flood_of_slow_bodies_displaces_itself_alone() {
     const FLOOD: usize = 30;
     let turns = turns();
     let server = Server::of(routes(Arc::clone(&turns)), &["--max-connections=10", "--body-timeout=1m"]).await;
@@ -148,7 +148,7 @@ async fn a_flood_of_slow_bodies_displaces_itself_and_no_review_in_progress() {
 }
 
 #[tokio::test]
-async fn bodies_that_do_not_fit_into_memory_are_told_to_try_again() {
+async fn bodies_above_memory_are_told_to_retry() {
     let turns = turns();
     let server = Server::of(routes(Arc::clone(&turns)), &["--max-body-memory=8"]).await;
     let client = server.client.clone();
@@ -168,7 +168,7 @@ async fn bodies_that_do_not_fit_into_memory_are_told_to_try_again() {
 }
 
 #[tokio::test]
-async fn body_that_is_worked_on_keeps_its_memory_when_its_client_gives_up() {
+async fn body_in_work_keeps_memory_when_client_leaves() {
     const LENGTH: usize = 7_900_000;
     let (begun, (end, ends)) = (Arc::new(Semaphore::new(0)), std::sync::mpsc::channel::<()>());
     let (work, ends) = (Arc::clone(&begun), Arc::new(Mutex::new(ends)));
@@ -187,8 +187,7 @@ async fn body_that_is_worked_on_keeps_its_memory_when_its_client_gives_up() {
     let mut client = Client { http: Http::One, ..server.client.clone() }.connect().await.unwrap();
     let head = format!("POST /kept HTTP/1.1\r\nhost: h\r\ncontent-length: {LENGTH}\r\n\r\n");
     client.write_all(head.as_bytes()).await.unwrap();
-    client.write_all(&vec![b' '; LENGTH]).await.unwrap();
-    client.flush().await.unwrap();
+    send(&mut client, &vec![b' '; LENGTH]).await;
     timeout(LIMIT, begun.acquire()).await.unwrap().unwrap().forget();
     drop(client);
 
@@ -204,7 +203,7 @@ async fn body_that_is_worked_on_keeps_its_memory_when_its_client_gives_up() {
 }
 
 #[tokio::test]
-async fn large_bodies_have_one_turn_and_leave_half_of_the_memory_to_others() {
+async fn large_bodies_have_one_turn_and_half_the_memory() {
     let turns = turns();
     let flags = ["--max-body-memory=16", "--review-wait=100ms"];
     let server = Server::of(routes(Arc::clone(&turns)), &flags).await;
@@ -230,10 +229,7 @@ async fn large_bodies_have_one_turn_and_leave_half_of_the_memory_to_others() {
 async fn the_api_server_tries_again_when_it_is_told_to() -> Result<()> {
     const LENGTH: usize = 8 << 20;
     let plane = Plane::start().await?;
-    let replica = plane.replica_with(&["--max-body-memory=8", "--body-timeout=3s", "--displace-after=60s"]).await?;
-    plane.register(replica.address).await?;
-    replica.ready().await?;
-    plane.dry_run(&good("before")).await?;
+    let replica = plane.admission_with(&["--max-body-memory=8", "--body-timeout=3s", "--displace-after=60s"]).await?;
     let client = Client { http: Http::One, ..Client::new(replica.address, authority(&plane.material().await?)) };
     let mut greedy = client.connect().await?;
     let head = format!("POST {VALIDATE_PATH} HTTP/1.1\r\nhost: h\r\ncontent-length: {LENGTH}\r\n\r\n");
@@ -246,12 +242,11 @@ async fn the_api_server_tries_again_when_it_is_told_to() -> Result<()> {
     .await?;
     // Until the greedy one has had its time.
     plane.dry_run(&good("meanwhile")).await?;
-    replica.stop().await?;
-    plane.plane.stop().await
+    plane.end(replica).await
 }
 
 #[tokio::test]
-async fn a_panic_is_answered_with_500_and_the_connection_goes_on() {
+async fn panic_is_answered_with_500_on_open_connection() {
     let server = Server::of(routes(turns()), &[]).await;
     for http in [Http::One, Http::Two] {
         let client = Client { http, ..server.client.clone() };

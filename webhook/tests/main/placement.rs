@@ -10,7 +10,7 @@ use crate::api_server::refusal;
 use crate::exclusive::Space;
 
 #[tokio::test]
-async fn a_leader_gets_its_affinity_and_followers_the_domain_that_it_is_in() -> Result<()> {
+async fn leader_gets_affinity_and_followers_its_domain() -> Result<()> {
     let space = Space::new("placed").await?;
     let job = space.job("train-w-0").await?;
     let leader = space.leader(&job).await?;
@@ -30,7 +30,7 @@ async fn a_leader_gets_its_affinity_and_followers_the_domain_that_it_is_in() -> 
 
 /// js#1187, js#1188: the message did not say that the leader is pending.
 #[tokio::test]
-async fn while_its_leader_is_pending_a_follower_is_refused_with_the_scheduler_s_words() -> Result<()> {
+async fn follower_of_pending_leader_is_refused_with_scheduler_message() -> Result<()> {
     let space = Space::new("pending").await?;
     let job = space.job("train-w-0").await?;
     let status = space.refuses(&job, "LeaderMissing", "there is no such Pod yet").await?;
@@ -55,7 +55,7 @@ async fn while_its_leader_is_pending_a_follower_is_refused_with_the_scheduler_s_
 
 /// js#1021: followers went to the domain of a leader that was terminating.
 #[tokio::test]
-async fn a_leader_that_is_terminating_is_not_followed_but_its_successor_is() -> Result<()> {
+async fn terminating_leader_yields_to_its_successor() -> Result<()> {
     let space = Space::new("terminating").await?;
     let job = space.job("train-w-0").await?;
     let leader = space.leader(&job).await?;
@@ -76,7 +76,7 @@ async fn a_leader_that_is_terminating_is_not_followed_but_its_successor_is() -> 
 
 /// js#1276: a leader that had failed was counted beside its successor, and followers were refused for ever.
 #[tokio::test]
-async fn a_leader_that_has_failed_is_not_counted_beside_its_successor() -> Result<()> {
+async fn failed_leader_beside_successor_does_not_count() -> Result<()> {
     let space = Space::new("failed").await?;
     let job = space.job("train-w-0").await?;
     let leader = space.leader(&job).await?;
@@ -95,7 +95,7 @@ async fn a_leader_that_has_failed_is_not_counted_beside_its_successor() -> Resul
 
 /// js#433: the leader of the Job's predecessor of the same name was followed.
 #[tokio::test]
-async fn a_leader_of_the_job_before_this_one_is_not_followed() -> Result<()> {
+async fn leader_of_earlier_job_is_not_followed() -> Result<()> {
     let space = Space::new("recreated").await?;
     let before = space.job("train-w-0").await?;
     let leader = space.leader(&before).await?;
@@ -114,7 +114,7 @@ async fn a_leader_of_the_job_before_this_one_is_not_followed() -> Result<()> {
 
 /// js#1089: without a node, followers were sent to an empty domain.
 #[tokio::test]
-async fn a_leader_on_a_node_that_is_gone_or_in_no_domain_is_not_followed() -> Result<()> {
+async fn leader_without_node_or_domain_is_not_followed() -> Result<()> {
     let space = Space::new("node-gone").await?;
     let job = space.job("train-w-0").await?;
     let leader = space.leader(&job).await?;
@@ -130,7 +130,7 @@ async fn a_leader_on_a_node_that_is_gone_or_in_no_domain_is_not_followed() -> Re
 }
 
 #[tokio::test]
-async fn several_leaders_are_named_and_none_is_followed_until_one_is_left() -> Result<()> {
+async fn several_leaders_are_named_and_none_is_followed() -> Result<()> {
     let space = Space::new("several").await?;
     let job = space.job("train-w-0").await?;
     let (one, other) = (space.leader(&job).await?, space.leader(&job).await?);
@@ -144,7 +144,7 @@ async fn several_leaders_are_named_and_none_is_followed_until_one_is_left() -> R
 
 /// js#1284: Jobs that are not Indexed have no leader.
 #[tokio::test]
-async fn a_pod_without_an_index_or_a_job_is_refused_for_good() -> Result<()> {
+async fn pod_without_index_or_job_is_refused() -> Result<()> {
     let space = Space::new("no-index").await?;
     let job = space.job("train-w-0").await?;
     let mut pod = space.pod(&job, 1);

@@ -32,18 +32,15 @@ impl Racks {
     async fn start(namespace: &'static str, racks: &[&str], arguments: &[&str]) -> Result<Self> {
         // The nodes have no kubelet that would say that they are alive.
         let builder = ControlPlane::builder().controller_manager_arg("--controllers=*,-node-lifecycle-controller");
-        let plane: &'static Plane = Box::leak(Box::new(Plane::of(builder.control_plane().await?).await?));
-        let space = Space { plane, client: plane.client(), namespace };
-        space.create_namespace().await?;
+        let space = Space::alone(Plane::of(builder.control_plane().await?).await?, namespace).await?;
+        let plane = space.plane;
         for rack in racks {
             for node in 1..=2 {
                 space.usable_node(&format!("{rack}-{node}"), rack).await?;
             }
         }
-        let replica = plane.replica_with(arguments).await?;
-        plane.register(replica.address).await?;
+        let replica = plane.admission_with(arguments).await?;
         plane.check_placement().await?;
-        replica.ready().await?;
         let scheduler = plane.plane.kubectl_path().with_file_name("kube-scheduler");
         let kubeconfig = format!("--kubeconfig={}", plane.plane.kubeconfig().display());
         let arguments = [&*kubeconfig, "--leader-elect=false", "--bind-address=127.0.0.1"];
@@ -119,7 +116,7 @@ fn node(pod: &Pod) -> Option<&str> {
 }
 
 #[tokio::test]
-async fn each_of_two_jobs_has_a_rack_of_its_own_and_a_third_waits_with_its_reason() -> Result<()> {
+async fn third_job_without_free_rack_waits_with_reason() -> Result<()> {
     let racks = Racks::start("racks", &["r1", "r2"], &[]).await?;
     let space = &racks.space;
     let begin = Instant::now();
@@ -155,7 +152,7 @@ async fn each_of_two_jobs_has_a_rack_of_its_own_and_a_third_waits_with_its_reaso
 }
 
 #[tokio::test]
-async fn without_a_wait_followers_are_refused_until_their_leader_is_placed() -> Result<()> {
+async fn followers_without_wait_are_refused_until_leader_placed() -> Result<()> {
     let racks = Racks::start("no-wait", &["r1"], &["--leader-wait=0s"]).await?;
     let space = &racks.space;
     let begin = Instant::now();

@@ -1,5 +1,6 @@
 //! How the leader of a Pod is found: by one watch of all leaders, never by a list for a Pod, and within a time limit always.
 
+use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,9 +19,10 @@ use kube::client::ClientBuilder;
 use kube::{Client, Config, ResourceExt as _};
 use serde_json::json;
 use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 use tower::util::MapRequestLayer;
 
-use crate::cluster::LIMIT;
+use crate::cluster::{LIMIT, Plane};
 use crate::exclusive::Space;
 
 fn follower(space: &Space, job: &Job) -> Follower {
@@ -32,33 +34,41 @@ fn nobody() -> Follower {
     Follower { topology: "rack".to_owned(), job: JobKey::new("ns", "u"), job_name: "j".to_owned() }
 }
 
+/// Watches leaders until the second value is dropped.
+fn watched(lookup: Lookup) -> (Lookup, JoinSet<Infallible>) {
+    let (watching, mut watch) = (lookup.clone(), JoinSet::new());
+    watch.spawn(async move { watching.watch().await });
+    (lookup, watch)
+}
+
+async fn all_leaders_are_known(lookup: &Lookup) -> Result<()> {
+    wait::until(LIMIT, "all leaders to be known", async || Ok(lookup.in_touch().then_some(()))).await
+}
+
 #[tokio::test]
-async fn a_follower_that_came_too_early_is_admitted_when_its_leader_is_placed() -> Result<()> {
+async fn early_follower_is_admitted_when_leader_is_placed() -> Result<()> {
     let space = Space::new("early").await?;
     let job = space.job("train-w-0").await?;
     let leader = space.leader(&job).await?;
     space.node("early-1", Some("r1")).await?;
-    let lookup = Lookup::new(space.plane.service_client().await?, LONGEST_WAIT);
-    let (watching, follower) = (lookup.clone(), follower(&space, &job));
-    let watch = tokio::spawn(async move { watching.watch().await });
-    wait::until(LIMIT, "all leaders to be known", async || Ok(lookup.in_touch().then_some(()))).await?;
+    let (lookup, _watch) = watched(Lookup::new(space.plane.service_client().await?, LONGEST_WAIT));
+    let follower = follower(&space, &job);
+    all_leaders_are_known(&lookup).await?;
     let mut asked = pin!(lookup.domain(&follower));
     assert!(poll!(&mut asked).is_pending());
     let (domain, bound) = tokio::join!(asked, space.bind(&leader, "early-1"));
     bound?;
     assert_eq!(domain.map_err(|refusal| anyhow::anyhow!("{refusal}"))?, "r1");
-    watch.abort();
     Ok(())
 }
 
 #[tokio::test]
-async fn nobody_waits_for_a_leader_that_the_scheduler_has_no_room_for() -> Result<()> {
+async fn unschedulable_leader_keeps_no_follower_waiting() -> Result<()> {
     let space = Space::new("no-room").await?;
     let job = space.job("train-w-0").await?;
     let leader = space.leader(&job).await?;
-    let lookup = Lookup::new(space.plane.service_client().await?, LONGEST_WAIT);
-    let (watching, follower) = (lookup.clone(), follower(&space, &job));
-    let watch = tokio::spawn(async move { watching.watch().await });
+    let (lookup, _watch) = watched(Lookup::new(space.plane.service_client().await?, LONGEST_WAIT));
+    let follower = follower(&space, &job);
     let no_room = json!({ "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room" });
     space.status(&leader, json!({ "conditions": [no_room] })).await?;
     let refusal = wait::until(LIMIT, "a refusal without a wait", async || {
@@ -67,12 +77,11 @@ async fn nobody_waits_for_a_leader_that_the_scheduler_has_no_room_for() -> Resul
     })
     .await?;
     assert!(refusal.to_string().ends_with(&format!("Pod {} is pending: no room", leader.name_any())), "{refusal}");
-    watch.abort();
     Ok(())
 }
 
 #[tokio::test]
-async fn a_replica_that_has_not_seen_the_leaders_yet_says_so_until_it_has() -> Result<()> {
+async fn replica_without_leaders_says_so_until_listed() -> Result<()> {
     let space = Space::new("unsynced").await?;
     let job = space.job("train-w-0").await?;
     let lookup = Lookup::new(space.plane.service_client().await?, LONGEST_WAIT);
@@ -82,10 +91,8 @@ async fn a_replica_that_has_not_seen_the_leaders_yet_says_so_until_it_has() -> R
     let leader = space.leader(&job).await?;
     space.node("unsynced-1", Some("r1")).await?;
     space.bind(&leader, "unsynced-1").await?;
-    let watching = lookup.clone();
-    let watch = tokio::spawn(async move { watching.watch().await });
+    let (lookup, _watch) = watched(lookup);
     wait::until(LIMIT, "the domain", async || Ok(lookup.domain(&follower).await.ok())).await?;
-    watch.abort();
     Ok(())
 }
 
@@ -100,10 +107,8 @@ async fn jobs_that_nobody_has_cost_no_request() -> Result<()> {
         request
     });
     let client = ClientBuilder::try_from(space.plane.plane.client_config())?.with_layer(&count).build();
-    let lookup = Lookup::new(client, Duration::from_millis(50));
-    let watching = lookup.clone();
-    let watch = tokio::spawn(async move { watching.watch().await });
-    wait::until(LIMIT, "all leaders to be known", async || Ok(lookup.in_touch().then_some(()))).await?;
+    let (lookup, _watch) = watched(Lookup::new(client, Duration::from_millis(50)));
+    all_leaders_are_known(&lookup).await?;
     for number in 0..300 {
         let job = JobKey::new("invented", &format!("uid-{number}"));
         let follower = Follower { topology: "rack".to_owned(), job, job_name: format!("job-{number}") };
@@ -115,25 +120,22 @@ async fn jobs_that_nobody_has_cost_no_request() -> Result<()> {
     }
     let made = requests.load(Ordering::Relaxed);
     assert!(made <= 4, "{made} requests: a listing, and the watch that is renewed");
-    watch.abort();
     Ok(())
 }
 
 #[tokio::test]
-async fn without_permission_or_api_server_the_refusal_says_what_could_not_be_read() -> Result<()> {
+async fn unreadable_leaders_are_named_in_refusal() -> Result<()> {
     let space = Space::new("unread").await?;
     let job = space.job("train-w-0").await?;
     let mut config = space.plane.plane.client_config();
     config.auth_info.impersonate = Some("nobody".to_owned());
-    let lookup = Lookup::new(Client::try_from(config)?, Duration::ZERO);
-    let (watching, follower) = (lookup.clone(), follower(&space, &job));
-    let watch = tokio::spawn(async move { watching.watch().await });
+    let (lookup, _watch) = watched(Lookup::new(Client::try_from(config)?, Duration::ZERO));
+    let follower = follower(&space, &job);
     let refusal = wait::until(LIMIT, "the watch to fail", async || {
         let refusal = lookup.domain(&follower).await.unwrap_err();
         Ok((!refusal.to_string().contains("not all are listed yet")).then_some(refusal))
     })
     .await?;
-    watch.abort();
     let text = refusal.to_string();
     assert!(text.starts_with("cannot find the leader of Job train-w-0, try again: reading leaders: "), "{text}");
     assert!(text.contains("forbidden"), "{text}");
@@ -145,31 +147,23 @@ async fn without_permission_or_api_server_the_refusal_says_what_could_not_be_rea
 async fn an_api_server_that_does_not_answer_holds_nobody_up() -> Result<()> {
     let silent = TcpListener::bind("127.0.0.1:0").await?;
     let config = Config::new(format!("http://{}", silent.local_addr()?).parse()?);
-    let lookup = Lookup::new(Client::try_from(config)?, LONGEST_WAIT);
-    let watching = lookup.clone();
-    let watch = tokio::spawn(async move { watching.watch().await });
+    let (lookup, _watch) = watched(Lookup::new(Client::try_from(config)?, LONGEST_WAIT));
     let refusal = tokio::time::timeout(LIMIT, lookup.domain(&nobody())).await?.unwrap_err();
     assert!(matches!(refusal, Refusal::Unread(..)));
     assert!(refusal.to_string().ends_with("not all are listed yet"), "{refusal}");
-    watch.abort();
     Ok(())
 }
 
 #[tokio::test]
 async fn a_watch_survives_an_api_server_that_restarts() -> Result<()> {
-    let plane = Box::leak(Box::new(crate::cluster::Plane::start().await?));
-    let space = Space { plane, client: plane.client(), namespace: "failing-lookups" };
-    space.create_namespace().await?;
-    let lookup = Lookup::new(plane.service_client().await?, LONGEST_WAIT);
-    let watching = lookup.clone();
-    let watch = tokio::spawn(async move { watching.watch().await });
+    let space = Space::alone(Plane::start().await?, "failing-lookups").await?;
+    let (lookup, _watch) = watched(Lookup::new(space.plane.service_client().await?, LONGEST_WAIT));
     let job = space.job("train-w-0").await?;
     let leader = space.leader(&job).await?;
     space.node("lookup-1", Some("r1")).await?;
-    plane.plane.restart_api_server().await?;
+    space.plane.plane.restart_api_server().await?;
     wait::until(LIMIT, "the leader to be bound", async || space.bind(&leader, "lookup-1").await.map(Some)).await?;
     let follower = follower(&space, &job);
     wait::until(LIMIT, "the domain", async || Ok(lookup.domain(&follower).await.ok())).await?;
-    watch.abort();
     Ok(())
 }

@@ -8,26 +8,17 @@ use crate::api_server::refusal;
 use crate::cluster::{LIMIT, Plane};
 use crate::exclusive::Space;
 
-async fn space(namespace: &'static str) -> Result<Space> {
-    let plane: &'static Plane = Box::leak(Box::new(Plane::start().await?));
-    let space = Space { plane, client: plane.client(), namespace };
-    space.create_namespace().await?;
-    Ok(space)
-}
-
 fn annotations(pod: &mut Value) -> &mut serde_json::Map<String, Value> {
     pod["metadata"]["annotations"].as_object_mut().unwrap()
 }
 
 /// users.md item 6: without a webhook there were no Pods of JobSets at all.
 #[tokio::test]
-async fn while_the_service_is_away_only_pods_that_are_placed_exclusively_are_not_created() -> Result<()> {
-    let space = space("away").await?;
+async fn absent_service_blocks_exclusive_pods_alone() -> Result<()> {
+    let space = Space::alone(Plane::start().await?, "away").await?;
     let job = space.job("train-w-0").await?;
-    let replica = space.plane.replica().await?;
-    space.plane.register(replica.address).await?;
+    let replica = space.plane.admission().await?;
     space.plane.check_placement().await?;
-    replica.ready().await?;
     wait::until(LIMIT, "a leader", async || Ok(space.leader(&job).await.map(Some)?)).await?;
     replica.stop().await?;
 
@@ -65,13 +56,11 @@ async fn while_the_service_is_away_only_pods_that_are_placed_exclusively_are_not
 }
 
 #[tokio::test]
-async fn a_pod_that_was_not_placed_as_it_asks_is_refused_by_policy() -> Result<()> {
-    let space = space("policy").await?;
+async fn pod_not_placed_as_asked_is_refused_by_policy() -> Result<()> {
+    let space = Space::alone(Plane::start().await?, "policy").await?;
     let job = space.job("train-w-0").await?;
     // What the webhook makes of a leader and a follower, got without the policy.
-    let replica = space.plane.replica().await?;
-    space.plane.register(replica.address).await?;
-    replica.ready().await?;
+    let replica = space.plane.admission().await?;
     let leader = wait::until(LIMIT, "a leader", async || Ok(space.leader(&job).await.map(Some)?)).await?;
     let mut leads = space.pod(&job, 0);
     leads["spec"]["affinity"] = serde_json::to_value(leader.spec.as_ref().unwrap().affinity.as_ref())?;

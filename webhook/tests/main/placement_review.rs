@@ -1,27 +1,23 @@
 //! Reviews of Pods, as the server answers them: without a cluster, of which a leader needs nothing.
 
-use std::time::Duration;
-
 use axum::body::Body;
 use clap::Parser as _;
 use http_body_util::BodyExt as _;
 use hyper::{Request, StatusCode};
 use jobset_webhook::args::Args;
 use jobset_webhook::limits::guard;
-use jobset_webhook::pod::lookup::Lookup;
-use jobset_webhook::serve::{POD_PATH, pod_router};
+use jobset_webhook::serve::POD_PATH;
 use k8s_openapi::ByteString;
-use kube::{Client, Config};
 use rstest::rstest;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
+use crate::server::{UID, pods_without_cluster, review};
+
 async fn answer(content_type: &str, body: String) -> (StatusCode, String) {
-    let nobody = Config::new("http://127.0.0.1:1".parse().unwrap());
-    let lookup = Lookup::new(Client::try_from(nobody).unwrap(), Duration::ZERO);
     let request = Request::post(POD_PATH).header("content-type", content_type).body(Body::from(body)).unwrap();
     let limits = Args::parse_from(["jobset-webhook", "--namespace=ns"]).limits;
-    let response = guard(pod_router(lookup), &limits, 10).oneshot(request).await.unwrap();
+    let response = guard(pods_without_cluster(), &limits, 10).oneshot(request).await.unwrap();
     let status = response.status();
     let body = response.into_body().collect().await.unwrap().to_bytes();
     (status, String::from_utf8(body.to_vec()).unwrap())
@@ -29,17 +25,13 @@ async fn answer(content_type: &str, body: String) -> (StatusCode, String) {
 
 /// The response to a review.
 async fn reviewed(operation: &str, sub_resource: Option<&str>, pod: &Value) -> Value {
-    let review = json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
-        "uid": "705ab4f5-6393-11e8-b7cc-42010a800002", "operation": operation, "namespace": "ml",
-        "kind": { "group": "", "version": "v1", "kind": "Pod" },
-        "resource": { "group": "", "version": "v1", "resource": "pods" }, "subResource": sub_resource,
-        "userInfo": { "username": "admin" }, "object": pod, "oldObject": null, "dryRun": true,
-    } });
+    let mut review = review(pod);
+    (review["request"]["operation"], review["request"]["subResource"]) = (json!(operation), json!(sub_resource));
     let (status, text) = answer("application/json", review.to_string()).await;
     assert_eq!(status, 200, "{text}");
     let review: Value = serde_json::from_str(&text).unwrap();
     assert_eq!((&review["apiVersion"], &review["kind"]), (&json!("admission.k8s.io/v1"), &json!("AdmissionReview")));
-    assert_eq!(review["response"]["uid"], "705ab4f5-6393-11e8-b7cc-42010a800002");
+    assert_eq!(review["response"]["uid"], UID);
     review["response"].clone()
 }
 
@@ -55,7 +47,7 @@ fn pod(index: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_leader_is_patched_once_and_keeps_what_this_build_does_not_know() {
+async fn leader_is_patched_once_and_keeps_unknown_fields() {
     let response = reviewed("CREATE", None, &pod("0")).await;
     assert_eq!((&response["allowed"], &response["patchType"]), (&json!(true), &json!("JSONPatch")));
     let patch: ByteString = serde_json::from_value(response["patch"].clone()).expect("base64");
@@ -103,12 +95,12 @@ async fn what_is_no_new_pod_is_let_through(
     #[case] sub_resource: Option<&str>,
     #[case] object: Value,
 ) {
-    let through = json!({ "uid": "705ab4f5-6393-11e8-b7cc-42010a800002", "allowed": true });
+    let through = json!({ "uid": UID, "allowed": true });
     assert_eq!(reviewed(operation, sub_resource, &object).await, through);
 }
 
 #[tokio::test]
-async fn a_follower_whose_leader_cannot_be_looked_for_is_to_come_again() {
+async fn follower_without_lookup_is_told_to_retry() {
     let response = reviewed("CREATE", None, &pod("1")).await;
     assert_eq!((&response["allowed"], &response["status"]["code"]), (&json!(false), &json!(503)));
     let message = response["status"]["message"].as_str().unwrap();

@@ -29,7 +29,7 @@ fn a_missing_namespace_is_named_with_its_flag() {
 }
 
 #[test]
-fn what_prevents_the_start_is_one_line_and_exit_code_1() {
+fn failed_start_is_one_line_and_exit_code_1() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
     let free =

@@ -9,13 +9,13 @@ use clap::Parser as _;
 use hyper::Method;
 use jobset_api::JobSet;
 use jobset_api::gates::Gates;
-use jobset_certs::health;
-use jobset_certs::{Readiness, Resolver};
+use jobset_certs::Resolver;
 use jobset_webhook::args::Args;
 use jobset_webhook::connections::{Drain, serve};
 use jobset_webhook::jobset::Terms;
 use jobset_webhook::limits::guard;
-use jobset_webhook::serve::{MUTATE_PATH, VALIDATE_PATH, router};
+use jobset_webhook::pod::lookup::Lookup;
+use jobset_webhook::serve::{MUTATE_PATH, VALIDATE_PATH, pod_router, router};
 use jobset_webhook::tls;
 use k8s_openapi::ByteString;
 use rstest::rstest;
@@ -24,11 +24,9 @@ use rustls::version::{TLS12, TLS13};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
-use tower::ServiceExt as _;
 
 use crate::client::{Client, Http, JSON, authority, certificates, request};
 
@@ -80,6 +78,12 @@ impl Server {
         timeout(LIMIT, self.task).await.expect("the server ends").unwrap();
     }
 
+    /// A review is answered as ever, and the server ends as ever.
+    pub(crate) async fn stop_unharmed(self) {
+        self.is_unharmed().await;
+        self.stop().await;
+    }
+
     /// A review is answered as ever.
     pub(crate) async fn is_unharmed(&self) {
         let response = self.client.review(VALIDATE_PATH, &review(&with("/spec", json!({})))).await;
@@ -110,6 +114,12 @@ pub(crate) fn review(object: &Value) -> Value {
         "options": { "kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1" } } })
 }
 
+/// The webhook that places Pods, which reaches no API server.
+pub(crate) fn pods_without_cluster() -> Router {
+    let nobody = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+    pod_router(Lookup::new(kube::Client::try_from(nobody).unwrap(), Duration::ZERO))
+}
+
 /// The review with the defaults of its object.
 pub(crate) fn complete(review: &Value) -> Value {
     let mut review = review.clone();
@@ -127,7 +137,7 @@ pub(crate) fn with(pointer: &str, value: Value) -> Value {
 
 #[rstest]
 #[tokio::test]
-async fn defaults_come_as_a_patch_over_every_version_of_tls_and_http(
+async fn defaults_are_patched_over_every_tls_and_http(
     #[values(&TLS12, &TLS13)] tls: &'static SupportedProtocolVersion,
     #[values(Http::One, Http::Two)] http: Http,
 ) {
@@ -169,7 +179,7 @@ async fn what_may_not_be_meant_is_admitted_with_a_warning() {
 }
 
 #[tokio::test]
-async fn a_feature_that_is_switched_off_is_refused_by_its_name() {
+async fn feature_switched_off_is_rejected_by_name() {
     let server = Server::of(
         router(Terms { gates: Gates { in_place_restart: false, ..Gates::default() }, ..Terms::default() }),
         &[],
@@ -182,7 +192,7 @@ async fn a_feature_that_is_switched_off_is_refused_by_its_name() {
 }
 
 #[tokio::test]
-async fn a_bad_jobset_is_refused_as_the_api_server_refuses_one() {
+async fn invalid_jobset_is_rejected_as_by_api_server() {
     let server = Server::start().await;
     let bad = with(
         "/spec/replicatedJobs/0/template/spec",
@@ -229,7 +239,7 @@ async fn a_bad_jobset_is_refused_as_the_api_server_refuses_one() {
 #[case::backoff_limit(with("/spec/replicatedJobs/0/template/spec", json!({ "backoffLimit": 21_474_836_470_i64 })), "spec.replicatedJobs[0].template.spec.backoffLimit", "21474836470")]
 #[case::no_spec(with("/spec", Value::Null), "spec", "null")]
 #[tokio::test]
-async fn an_object_that_cannot_be_read_is_left_to_the_schema_and_then_refused(
+async fn unreadable_object_is_left_to_schema_then_rejected(
     #[case] object: Value,
     #[case] field: &str,
     #[case] found: &str,
@@ -286,7 +296,7 @@ async fn what_is_admitted_can_be_suspended_however_large_it_is() {
 }
 
 #[tokio::test]
-async fn malformed_requests_get_a_clear_answer_and_leave_the_service_unharmed() {
+async fn malformed_requests_are_explained_and_harm_nothing() {
     let server = Server::start().await;
     let client = &server.client;
     let mut other_version = review(&jobset());
@@ -336,7 +346,7 @@ async fn malformed_requests_get_a_clear_answer_and_leave_the_service_unharmed() 
 }
 
 #[tokio::test]
-async fn a_request_in_flight_finishes_and_new_connections_are_refused_while_draining() {
+async fn drain_finishes_requests_and_refuses_new_connections() {
     let server = Server::start().await;
     let body = review(&with("/spec", json!({}))).to_string();
     let client = Client { http: Http::One, ..server.client.clone() };
@@ -365,29 +375,6 @@ async fn a_request_in_flight_finishes_and_new_connections_are_refused_while_drai
     timeout(LIMIT, stream.read_to_string(&mut answer)).await.expect("the connection is closed").unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.contains(r#""allowed":true"#), "{answer}");
     timeout(LIMIT, server.task).await.expect("the server ends").unwrap();
-}
-
-#[tokio::test]
-async fn readiness_follows_the_certificate_and_falls_first() {
-    let (readiness, ready) = watch::channel(Readiness::NotReady("starting".to_owned()));
-    let draining = CancellationToken::new();
-    let router = health::routes(ready, draining.clone());
-    let get = async |path: &str| {
-        let request = axum::http::Request::get(path).body(axum::body::Body::empty()).unwrap();
-        let response = router.clone().oneshot(request).await.unwrap();
-        let status = response.status().as_u16();
-        let body = axum::body::to_bytes(response.into_body(), 4096).await.unwrap();
-        (status, String::from_utf8(body.to_vec()).unwrap())
-    };
-    assert_eq!(get("/healthz").await.0, 200);
-    assert_eq!(get("/readyz").await, (503, "starting\n".to_owned()));
-    readiness.send_replace(Readiness::Ready);
-    assert_eq!(get("/readyz").await.0, 200);
-    readiness.send_replace(Readiness::ReadyBut("a file is broken".to_owned()));
-    assert_eq!(get("/readyz").await, (200, "ok, but a file is broken\n".to_owned()));
-    draining.cancel();
-    assert_eq!(get("/readyz").await, (503, "shutting down\n".to_owned()));
-    assert_eq!(get("/healthz").await.0, 200);
 }
 
 #[test]

@@ -33,6 +33,5 @@ async fn topology_key_that_the_cluster_does_not_allow_is_refused() -> Result<()>
 
     let replica = plane.admission().await?;
     plane.dry_run(&exclusive("topology.kubernetes.io/zone")).await?;
-    replica.stop().await?;
-    plane.plane.stop().await
+    plane.end(replica).await
 }

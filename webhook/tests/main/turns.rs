@@ -3,29 +3,21 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::BodyExt as _;
 use hyper::Method;
-use hyper::body::Bytes;
-use hyper::client::conn::http2::{self, SendRequest};
-use hyper_util::rt::{TokioExecutor, TokioIo};
 use jobset_harness::wait;
 use jobset_webhook::jobset::Terms;
-use jobset_webhook::pod::lookup::Lookup;
-use jobset_webhook::serve::{MUTATE_PATH, POD_PATH, VALIDATE_PATH, pod_router, router};
-use kube::Config;
+use jobset_webhook::serve::{MUTATE_PATH, POD_PATH, VALIDATE_PATH, router};
 use rstest::rstest;
 use serde_json::{Value, json};
 use tokio::net::TcpSocket;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::client::{JSON, request};
+use crate::client::{JSON, Sender, http2, request};
 use crate::overload::unreadable;
-use crate::server::{LIMIT, Server, jobset, review, with};
-
-type Sender = SendRequest<Full<Bytes>>;
+use crate::server::{LIMIT, Server, jobset, pods_without_cluster, review, with};
 
 const FLOOD: usize = 200;
 /// Reviews of the flood that may be answered before that of another namespace: more than are computed at once, and far fewer than
@@ -143,10 +135,7 @@ async fn connected(server: &Server, from: Ipv4Addr) -> Sender {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(SocketAddr::from((from, 0))).unwrap();
     let connection = socket.connect(server.address).await.unwrap();
-    let stream = TokioIo::new(server.client.connect_over(connection).await.unwrap());
-    let (sender, connection) = http2::handshake(TokioExecutor::new(), stream).await.unwrap();
-    tokio::spawn(connection);
-    sender
+    http2(server.client.connect_over(connection).await.unwrap()).await.unwrap().0
 }
 
 /// The review of a JobSet of 40 kB in a namespace of its own is admitted.
@@ -178,9 +167,7 @@ async fn ordinary_review_beside_heavy_flood_waits_for_few(
     #[case] count: usize,
     #[case] of_flood: fn(usize) -> Value,
 ) {
-    let nobody = Config::new("http://127.0.0.1:1".parse().unwrap());
-    let lookup = Lookup::new(kube::Client::try_from(nobody).unwrap(), Duration::ZERO);
-    let routes = router(Terms::default()).merge(pod_router(lookup));
+    let routes = router(Terms::default()).merge(pods_without_cluster());
     let server = Server::of(routes, &["--review-wait=10m", "--max-body-memory=512"]).await;
     let mut other = connected(&server, API_SERVER).await;
     ordinary_is_admitted(&mut other).await;
@@ -192,8 +179,7 @@ async fn ordinary_review_beside_heavy_flood_waits_for_few(
     assert!(ahead <= FEW, "{ahead} of {count} were answered first");
     // Nobody waits for the rest, so none of it is computed.
     drop(flood);
-    server.is_unharmed().await;
-    server.stop().await;
+    server.stop_unharmed().await;
 }
 
 #[rstest]

@@ -12,7 +12,7 @@ use rstest::rstest;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
 
-use crate::abuse::until_closed;
+use crate::abuse::{send, until_closed};
 use crate::client::{Client, Http, JSON, request};
 use crate::server::{LIMIT, Server};
 
@@ -73,8 +73,7 @@ async fn a_body_that_does_not_come_gives_way_to_others() {
     let mut stalled = Client { http: Http::One, ..server.client.clone() }.connect().await.unwrap();
     let head = format!("POST /length HTTP/1.1\r\nhost: h\r\nconnection: close\r\ncontent-length: {LARGE}\r\n\r\n");
     stalled.write_all(head.as_bytes()).await.unwrap();
-    stalled.write_all(&vec![b' '; LARGE - 1]).await.unwrap();
-    stalled.flush().await.unwrap();
+    send(&mut stalled, &vec![b' '; LARGE - 1]).await;
     large_answer_is_given(&server).await;
     // On a busy machine the answer is there before the last byte is sent, and the connection closed.
     if stalled.write_all(b" ").await.is_ok() {
@@ -88,11 +87,10 @@ async fn a_body_that_does_not_come_gives_way_to_others() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_not_taken_in_time_ends_its_connection() {
+async fn large_answer_not_read_in_time_ends_connection() {
     let server = Server::of(routes(), &["--body-timeout=300ms"]).await;
     let mut unread = Client { http: Http::One, ..server.client.clone() }.connect().await.unwrap();
-    unread.write_all(b"POST /large HTTP/1.1\r\nhost: h\r\ncontent-length: 0\r\n\r\n").await.unwrap();
-    unread.flush().await.unwrap();
+    send(&mut unread, b"POST /large HTTP/1.1\r\nhost: h\r\ncontent-length: 0\r\n\r\n").await;
     let mut begun = [0; 15];
     unread.read_exact(&mut begun).await.unwrap();
     assert_eq!(&begun, b"HTTP/1.1 200 OK");
@@ -103,7 +101,7 @@ async fn an_answer_that_is_not_taken_in_time_ends_its_connection() {
 }
 
 #[tokio::test]
-async fn a_small_answer_that_is_not_taken_in_time_ends_its_connection_too() {
+async fn small_answer_not_read_in_time_ends_connection() {
     let server = Server::of(routes(), &["--body-timeout=300ms"]).await;
     let stream = TokioIo::new(server.client.connect().await.unwrap());
     let mut builder = http2::Builder::new(TokioExecutor::new());

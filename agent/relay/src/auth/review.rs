@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn review_counts_until_the_token_expires_and_a_denial_for_a_minute() {
+    fn review_counts_until_token_expiry_and_denial_a_minute() {
         let mut memory = Memory::default();
         memory.remember("good", &Ok(identity(1000)), 0);
         memory.remember("bad", &Err(Rejection::Denied), 0);

@@ -148,7 +148,7 @@ fn token_with_another_algorithm_than_its_key_is_rejected(#[case] algorithm: &str
 }
 
 #[test]
-fn token_of_unknown_key_or_algorithm_is_for_the_api_server() {
+fn token_of_unknown_key_or_algorithm_needs_api_server() {
     let issuer = Issuer::new();
     let unknown = Verdict::Unknown { expires: NOW + 3600 };
     let token = issuer.sign(&header(), &claims());

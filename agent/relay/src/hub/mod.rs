@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use jobset_stream::AGENT_FRAME;
 use jobset_stream::frame::encode;
-use jobset_stream::message::{AgentEvent, AgentEventKind, Nonce, PodRef, Report, ToAgent, ToRelay};
+use jobset_stream::message::{AgentEvent, AgentEventKind, Kind, Nonce, PodRef, Report, ToAgent, ToRelay};
 use jobset_stream::signature::Signed;
 use thiserror::Error;
 use tokio::sync::Notify;
@@ -17,7 +17,7 @@ use tokio_util::bytes::Bytes;
 
 use crate::limits::{CONNECTIONS_PER_POD, CONTROLLERS, EXIT_TEXTS, Limit};
 use feed::Feed;
-pub use outbox::{Kind, Outgoing};
+pub use outbox::Outgoing;
 use outbox::{LeaderCertificates, Outbox};
 
 /// Rings when there is something for a connection.
@@ -164,12 +164,15 @@ impl Hub {
         Ok((number, bell))
     }
 
-    pub fn report(&mut self, agent: u64, report: Report) {
+    /// Tells all controllers what an agent does. A controller that connects later is told of its last report.
+    pub fn pass(&mut self, agent: u64, event: AgentEventKind) {
         let Some(reporting) = self.agents.get_mut(&agent) else { return };
-        self.exit_texts -= reporting.exit_text();
-        reporting.hello.report = Some(report.clone());
-        self.exit_texts += reporting.limit_exit_text(EXIT_TEXTS.saturating_sub(self.exit_texts));
-        self.tell(&AgentEvent { agent, event: AgentEventKind::Report(report) });
+        if let AgentEventKind::Report(report) = &event {
+            self.exit_texts -= reporting.exit_text();
+            reporting.hello.report = Some(report.clone());
+            self.exit_texts += reporting.limit_exit_text(EXIT_TEXTS.saturating_sub(self.exit_texts));
+        }
+        self.tell(&AgentEvent { agent, event });
     }
 
     /// The connection of an agent has ended.
@@ -229,36 +232,25 @@ impl Hub {
         let heard = self.number();
         let Some(speaker) = self.controllers.get_mut(&controller) else { return Ok(()) };
         speaker.heard = heard;
-        if let ToRelay::Leader(chain) = message {
-            speaker.leader = Some(LeaderCertificates::new(controller, encoded(&ToAgent::Leader(chain))?));
-            return Ok(());
-        }
-        let leader = speaker.leader.clone().ok_or(ControllerError::NoLeader)?;
-        match message {
-            ToRelay::Leader(_) => {}
+        let (kind, leader) = (message.kind(), speaker.leader.clone());
+        let (agents, signed): (Vec<u64>, Signed) = match message {
+            ToRelay::Leader(chain) => {
+                speaker.leader = Some(LeaderCertificates::new(controller, encoded(&ToAgent::Leader(chain))?));
+                return Ok(());
+            }
             ToRelay::Group { namespace, jobset, signed } => {
-                let statement = statement(signed)?;
                 let of_group = self.groups.get(&(namespace.into(), jobset.into()));
-                let of_group: Vec<u64> = of_group.into_iter().flatten().copied().collect();
-                self.send(of_group, &leader, Kind::Group, &statement);
+                (of_group.into_iter().flatten().copied().collect(), signed)
             }
-            ToRelay::Answer { agent, signed } => self.send([agent], &leader, Kind::Answer, &statement(signed)?),
-            ToRelay::Beat(signed) => {
-                let statement = statement(signed)?;
-                let all: Vec<u64> = self.agents.keys().copied().collect();
-                self.send(all, &leader, Kind::Beat, &statement);
-            }
-        }
+            ToRelay::Answer { agent, signed } => (vec![agent], signed),
+            ToRelay::Beat(signed) => (self.agents.keys().copied().collect(), signed),
+        };
+        let leader = leader.ok_or(ControllerError::NoLeader)?;
+        self.send(agents, &leader, kind, &encoded(&ToAgent::Signed(signed))?);
         Ok(())
     }
 
-    fn send(
-        &mut self,
-        agents: impl IntoIterator<Item = u64>,
-        leader: &LeaderCertificates,
-        kind: Kind,
-        statement: &Bytes,
-    ) {
+    fn send(&mut self, agents: Vec<u64>, leader: &LeaderCertificates, kind: Kind, statement: &Bytes) {
         for number in agents {
             let Some(agent) = self.agents.get_mut(&number) else { continue };
             if agent.outbox.push(leader, kind, statement) {
@@ -351,10 +343,6 @@ impl Agent {
 
 fn group(hello: &Hello) -> Group {
     (hello.pod.namespace.as_str().into(), hello.jobset.as_str().into())
-}
-
-fn statement(signed: Signed) -> Result<Bytes, ControllerError> {
-    encoded(&ToAgent::Signed(signed))
 }
 
 fn encoded(message: &ToAgent) -> Result<Bytes, ControllerError> {

@@ -3,26 +3,13 @@
 use std::collections::VecDeque;
 
 use jobset_stream::frame::encode;
-use jobset_stream::message::ToAgent;
+use jobset_stream::message::{Kind, ToAgent};
 use tokio_util::bytes::Bytes;
 
 use crate::limits::AGENT_QUEUE;
 
 /// The number of no controller.
 const NOBODY: u64 = 0;
-
-/// What a message to an agent is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// The certificates of a leader, or that there is none.
-    Leader,
-    /// A statement about its JobSet.
-    Group,
-    /// The answer to its hello.
-    Answer,
-    /// A sign of life.
-    Beat,
-}
 
 /// A message to an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]

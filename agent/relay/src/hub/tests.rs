@@ -69,13 +69,13 @@ fn told(hub: &mut Hub, controller: u64) -> Vec<String> {
 }
 
 #[test]
-fn controllers_are_told_in_order_and_a_later_one_of_all_agents_first() {
+fn controllers_hear_reports_in_order_after_all_agents() {
     let mut hub = hub();
     let (first, bell) = hub.connect();
     let (a, _) = hub.join(hello("a", "train")).unwrap();
-    hub.report(a, report(1));
+    hub.pass(a, AgentEventKind::Report(report(1)));
     let (b, _) = hub.join(hello("b", "train")).unwrap();
-    hub.report(a, report(2));
+    hub.pass(a, AgentEventKind::Report(report(2)));
     let (second, _) = hub.connect();
     hub.leave(b);
     let both = [format!("{a} hello a None"), format!("{a} report 1"), format!("{b} hello b None")];
@@ -94,7 +94,7 @@ fn report_after_the_end_is_not_told() {
     let (controller, _) = hub.connect();
     let (a, _) = hub.join(hello("a", "train")).unwrap();
     hub.leave(a);
-    hub.report(a, report(1));
+    hub.pass(a, AgentEventKind::Report(report(1)));
     hub.leave(a);
     assert_eq!(told(&mut hub, controller), [format!("{a} hello a None"), format!("{a} gone")]);
 }
@@ -111,7 +111,7 @@ fn frames_are_bounded_in_events_and_bytes() {
     let (a, _) = hub.join(hello("a", "train")).unwrap();
     // Escaped, a text is six times as long.
     let exit = Some("\u{1}".repeat(8 << 10));
-    (0..100).for_each(|epoch| hub.report(a, Report { epoch, exit: exit.clone(), started: None }));
+    (0..100).for_each(|epoch| hub.pass(a, AgentEventKind::Report(Report { epoch, exit: exit.clone(), started: None })));
     let mut told = 0;
     while let Turn::Send(frame) = hub.controller_turn(controller) {
         assert!(frame.len() <= jobset_stream::CONTROLLER_FRAME);
@@ -167,7 +167,7 @@ fn certificates_come_again_when_another_leader_speaks_or_they_change() {
 }
 
 #[test]
-fn slow_agent_gets_the_last_statement_of_each_leader_and_no_late_beat() {
+fn slow_agent_gets_last_statement_of_each_leader() {
     let mut hub = hub();
     let (a, _) = hub.join(hello("a", "x")).unwrap();
     let (one, two) = (leader(&mut hub, "1"), leader(&mut hub, "2"));
@@ -180,7 +180,7 @@ fn slow_agent_gets_the_last_statement_of_each_leader_and_no_late_beat() {
 }
 
 #[test]
-fn agent_that_does_not_read_is_ended_and_others_are_not() {
+fn agent_that_does_not_read_is_ended_alone() {
     let mut hub = hub();
     let (controller, _) = hub.connect();
     let (slow, bell) = hub.join(hello("slow", "x")).unwrap();
@@ -201,7 +201,7 @@ fn agent_that_does_not_read_is_ended_and_others_are_not() {
 }
 
 #[test]
-fn controller_that_does_not_read_is_ended_and_the_snapshot_does_not_count() {
+fn controller_that_does_not_read_is_ended_beyond_its_snapshot() {
     let mut hub = hub();
     for pod in ["a", "b"] {
         hub.join(hello(pod, "x")).unwrap();
@@ -209,29 +209,29 @@ fn controller_that_does_not_read_is_ended_and_the_snapshot_does_not_count() {
     let (controller, _) = hub.connect();
     let reporting = 1;
     for _ in 0..CONTROLLER_QUEUE {
-        hub.report(reporting, report(1));
+        hub.pass(reporting, AgentEventKind::Report(report(1)));
     }
     assert_eq!(hub.ended(controller), None);
-    hub.report(reporting, report(1));
+    hub.pass(reporting, AgentEventKind::Report(report(1)));
     assert_eq!(hub.controller_turn(controller), Turn::End(Limit::Queue));
     assert_eq!(hub.controllers(), 0);
 }
 
 #[test]
-fn controller_that_does_not_read_long_texts_is_ended_by_their_bytes() {
+fn controller_that_does_not_read_is_ended_by_bytes() {
     let mut hub = hub();
     let (a, _) = hub.join(hello("a", "x")).unwrap();
     let (controller, _) = hub.connect();
     let text = "x".repeat(8 << 10);
     let ended = (0..CONTROLLER_QUEUE).find(|_| {
-        hub.report(a, Report { epoch: 1, exit: Some(text.clone()), started: None });
+        hub.pass(a, AgentEventKind::Report(Report { epoch: 1, exit: Some(text.clone()), started: None }));
         hub.ended(controller).is_some()
     });
     assert!(ended.is_some_and(|reports| reports < 2048), "{ended:?}");
 }
 
 #[test]
-fn new_connection_of_a_pod_takes_the_place_of_its_oldest() {
+fn new_connection_of_pod_evicts_its_oldest() {
     let mut hub = hub();
     let numbers: Vec<_> = (0..3).map(|_| hub.join(hello("a", "x")).unwrap().0).collect();
     assert_eq!(hub.ended(numbers[0]), Some(Limit::Pod));
@@ -287,14 +287,14 @@ fn controller_that_breaks_the_protocol_is_an_error() {
 }
 
 #[test]
-fn exit_texts_that_are_kept_are_bounded_and_all_are_told() {
+fn exit_texts_kept_are_bounded_and_all_are_sent() {
     let mut hub = Hub::new(Capacity { agents: 3000, of_namespace: 3000 });
     let texts = EXIT_TEXTS / (8 << 10);
     let text = || Some("x".repeat(8 << 10));
     let agents: Vec<_> = (0..=texts).map(|pod| hub.join(hello(&pod.to_string(), "x")).unwrap().0).collect();
     let (controller, _) = hub.connect();
     for (number, agent) in agents.iter().enumerate() {
-        hub.report(*agent, Report { epoch: 1, exit: text(), started: None });
+        hub.pass(*agent, AgentEventKind::Report(Report { epoch: 1, exit: text(), started: None }));
         if number % 1000 == 0 {
             told(&mut hub, controller);
         }

@@ -31,7 +31,7 @@ fn injected(shape: &str, sent: &Value) -> Value {
 }
 
 #[rstest]
-fn agent_gets_pull_policy_and_pod_the_secrets_after_its_own(#[values("Sidecar", "Supervisor")] shape: &str) {
+fn settings_pull_policy_and_secrets_reach_agent_and_pod(#[values("Sidecar", "Supervisor")] shape: &str) {
     let plain = injected(shape, &worker("initContainers", &json!([])));
     assert_eq!(plain["initContainers"][0]["imagePullPolicy"], "Always");
     assert_eq!(plain["containers"][0]["imagePullPolicy"], Value::Null, "the worker's image is not the agent's");

@@ -126,7 +126,7 @@ fn projected_volume_of_manifest_stays(#[values("Sidecar", "Supervisor")] shape: 
 }
 
 #[rstest]
-fn volume_with_name_of_relay_that_is_not_projected_is_rejected(#[values("Sidecar", "Supervisor")] shape: &str) {
+fn volume_of_relay_not_projected_is_rejected(#[values("Sidecar", "Supervisor")] shape: &str) {
     let mut spec = with_pod(&worker("volumes", &json!([{ "name": "jobset-relay", "emptyDir": {} }])));
     let before = spec.clone();
     let errors = inject(&mut spec, shape, &with_relay());

@@ -44,9 +44,6 @@ pub struct Listening {
 
 impl Listening {
     /// Listens on a port of 127.0.0.1, or on a free one if it is 0.
-    ///
-    /// # Errors
-    /// If the port cannot be used.
     pub async fn on(port: u16) -> Result<Self, Error> {
         let failed = |source| Error::Listen { port, source };
         let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await.map_err(failed)?;

@@ -48,11 +48,8 @@ pub struct Asking<'a> {
     pub method: &'a Method,
     /// Whether the request is for a page, which a user may open from anywhere.
     pub is_page: bool,
-    /// The query of the address.
     pub query: Option<&'a str>,
-    /// The header Host.
     pub host: Option<&'a str>,
-    /// The header Cookie.
     pub cookie: Option<&'a str>,
     /// The header Sec-Fetch-Site: where the request comes from, by the browser.
     pub site: Option<&'a str>,
@@ -77,9 +74,6 @@ pub enum Access {
 
 impl Session {
     /// A session with a new token.
-    ///
-    /// # Errors
-    /// If the system has no random numbers.
     pub fn new(port: u16) -> Result<Self, Error> {
         Ok(Self { port, token: Mutex::new(Some(Secret::random()?)), cookie: Secret::random()? })
     }
@@ -91,7 +85,6 @@ impl Session {
         format!("http://127.0.0.1:{}{path}{query}", self.port)
     }
 
-    /// Decides on a request.
     pub fn access(&self, asking: &Asking<'_>) -> Access {
         // A page under another name that leads to 127.0.0.1 (DNS rebinding) has this name in the header.
         if !asking.host.is_some_and(|host| self.is_own(host)) {

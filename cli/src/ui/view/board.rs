@@ -54,7 +54,6 @@ pub struct JobSetUpdate<'a> {
     pub revision: Revision,
     /// Whether the objects of the JobSet have been listed, so that the page is true.
     pub complete: bool,
-    /// Whether the JobSet exists.
     pub exists: bool,
     /// What cannot be observed at present, in sentences.
     pub problems: &'a [String],
@@ -67,10 +66,8 @@ pub struct JobSetUpdate<'a> {
     /// The changed cells of the grid.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cells: Vec<CellChange<'a>>,
-    /// The report of `restarts`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restarts: Option<&'a RestartReport>,
-    /// The report of `explain`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub explanation: Option<&'a Explanation>,
 }

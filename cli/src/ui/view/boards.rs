@@ -39,7 +39,6 @@ impl Default for Boards {
 }
 
 impl Boards {
-    /// The newest revision.
     pub fn revision(&self) -> Revision {
         self.revision
     }
@@ -64,19 +63,19 @@ impl Boards {
 
     /// Brings the row of a JobSet and its board, if its page is open, up to date. Says whether either has changed.
     fn take(&mut self, key: &JobSetKey, mirror: &Mirror, revision: Revision) -> bool {
-        let reports = mirror.jobset(key).and_then(|it| Some((it, it.jobset()?, it.tree(None)?)));
         let page = self.pages.get_mut(key);
-        let Some((observed, jobset, tree)) = reports else {
+        let Some(observed) = mirror.jobset(key) else {
             if let Some(board) = page {
                 *board = None;
             }
             return self.list.remove(key, revision);
         };
+        let tree = observed.tree();
         // The workers tell more than the status.
-        let row = JobSetSummary { state: tree.state, ..JobSetSummary::of(jobset) };
+        let row = JobSetSummary { state: tree.state, ..JobSetSummary::of(&observed.jobset) };
         let listed = self.list.set(key, row, revision);
         let shown = page
-            .zip(observed.restarts())
+            .zip(mirror.restarts(key))
             .is_some_and(|(board, restarts)| board.get_or_insert_default().update(tree, restarts, revision));
         shown || listed
     }

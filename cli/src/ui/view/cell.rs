@@ -14,13 +14,11 @@ pub enum CellKind {
     Starting,
     /// The Pod waits at the barrier for the others.
     Waiting,
-    /// The worker runs.
     Running,
     /// The epoch of the Pod is deprecated: the Pod restarts.
     Restarting,
     /// A container fails, or the Pod has failed.
     Failed,
-    /// The Pod has succeeded.
     Completed,
     /// The Pod is being deleted.
     Deleting,
@@ -68,7 +66,6 @@ impl Serialize for CellKind {
 pub struct Cell {
     /// Name of the Pod; empty if it does not exist.
     pub pod: String,
-    /// Its state.
     pub kind: CellKind,
     /// The epoch that it reports, if any.
     pub epoch: Option<i32>,

@@ -25,7 +25,6 @@ pub struct GroupLayout {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct JobLayout {
     pub name: String,
-    /// Its cells.
     pub pods: usize,
 }
 

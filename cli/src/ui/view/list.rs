@@ -11,7 +11,6 @@ use crate::status::JobSetSummary;
 /// The most deleted JobSets that are remembered. A page that is older gets the whole list.
 const REMEMBERED: usize = 1000;
 
-/// The list of JobSets.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ListBoard {
     rows: BTreeMap<JobSetKey, (JobSetSummary, Revision)>,
@@ -35,7 +34,6 @@ pub struct ListUpdate<'a> {
     pub namespace: Option<&'a str>,
     /// What cannot be observed at present, in sentences.
     pub problems: &'a [String],
-    /// The changed rows.
     pub jobsets: Vec<&'a JobSetSummary>,
     /// Namespaces and names of the deleted JobSets.
     pub removed: Vec<(&'a str, &'a str)>,
@@ -69,7 +67,6 @@ impl ListBoard {
         true
     }
 
-    /// Whether a JobSet exists.
     pub(super) fn contains(&self, key: &JobSetKey) -> bool {
         self.rows.contains_key(key)
     }

@@ -223,7 +223,7 @@ fn more_pods_than_expected_have_cells_of_their_own() {
 }
 
 #[test]
-fn jobset_that_asks_for_billions_of_pods_has_a_bounded_grid() {
+fn jobset_of_billions_of_pods_has_bounded_grid() {
     let mut cluster = Cluster::running();
     let shown = cluster.boards.revision();
     cluster.job("driver-0", i32::MAX);
@@ -284,7 +284,7 @@ fn page_opened_before_its_jobset_is_created_shows_it() {
 }
 
 #[test]
-fn jobset_deleted_is_told_to_its_page_and_removed_from_list() {
+fn deleted_jobset_is_shown_on_page_and_leaves_list() {
     let mut cluster = Cluster::running();
     let shown = cluster.boards.revision();
     cluster.mirror.apply(WatchEvent::JobSet(Event::Delete(read(json!({

@@ -70,20 +70,15 @@ impl GroupDesk {
         self.known.as_ref()
     }
 
-    /// Whether a newer state is known.
-    pub(super) fn is_outdated(&self, snapshot: &GroupSnapshot) -> bool {
-        self.known.as_ref().is_some_and(|known| known.version > snapshot.version)
-    }
-
-    /// Whether the agents have been told of a state that means the same.
-    pub(super) fn has_said(&self, snapshot: &GroupSnapshot) -> bool {
-        self.known.as_ref().is_some_and(|known| known.state == snapshot.state)
-    }
-
-    /// Takes a newer state in. Returns the relays to tell.
+    /// Takes a state in, unless a newer one is known. Returns the relays to tell: none if the agents have been told of a state that
+    /// means the same.
     pub(super) fn learn(&mut self, snapshot: GroupSnapshot) -> Vec<RelayId> {
+        if self.known.as_ref().is_some_and(|known| known.version > snapshot.version) {
+            return Vec::new();
+        }
+        let is_said = self.known.as_ref().is_some_and(|known| known.state == snapshot.state);
         self.known = Some(snapshot);
-        self.relays.keys().copied().collect()
+        if is_said { Vec::new() } else { self.relays.keys().copied().collect() }
     }
 
     /// When the JobSet is to be read, if hellos wait and no read is under way.

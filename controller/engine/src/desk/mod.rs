@@ -25,7 +25,7 @@ use group::GroupDesk;
 use reads::Reads;
 
 /// Shortest time between the begins of two reads of one JobSet, for each hello that the first one answers.
-pub const READ_PAUSE: Duration = Duration::from_millis(20);
+const READ_PAUSE: Duration = Duration::from_millis(20);
 /// The hellos that count for that: of thousands, many share a read.
 const MOST_PAUSES: usize = 8;
 /// Longest name and UID in bytes that Kubernetes gives.
@@ -39,7 +39,7 @@ type AgentId = (RelayId, u64);
 
 /// What follows from what has happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DeskOutput {
+pub(crate) enum DeskOutput {
     /// An agent has reported.
     Report {
         /// Its JobSet.
@@ -52,7 +52,7 @@ pub enum DeskOutput {
         key: Arc<Key>,
         pod_uid: Box<str>,
     },
-    /// Read the JobSet from the API server itself, not from a cache, and call [`Desk::read`].
+    /// Read the JobSet from the API server itself, and call [`Desk::read`].
     Read(Arc<Key>),
     /// Sign and send this.
     Send(RelayId, RelayMessage),
@@ -102,7 +102,7 @@ struct Agent {
 
 /// The relays and agents that are connected, and what they have been told.
 #[derive(Clone, Debug, Default)]
-pub struct Desk {
+pub(crate) struct Desk {
     /// The only namespace whose agents are answered, if the controller looks at one alone.
     namespace: Option<String>,
     relays: BTreeMap<RelayId, HashMap<u64, Agent>>,
@@ -110,46 +110,47 @@ pub struct Desk {
     reads: Reads,
     /// Time of the last statement.
     time: i64,
-    /// What both clocks showed when the first statement was made.
+    /// What both clocks showed when the first relay connected.
     clocks: Option<Now>,
     beat_due: Option<Instant>,
 }
 
 impl Desk {
     /// A desk for the agents of this namespace, or of all.
-    pub fn new(namespace: Option<String>) -> Self {
+    pub(crate) fn new(namespace: Option<String>) -> Self {
         Self { namespace, ..Self::default() }
     }
 
     /// Number of connected relays.
-    pub fn relays(&self) -> usize {
+    pub(crate) fn relays(&self) -> usize {
         self.relays.len()
     }
 
     /// Number of connected agents.
-    pub fn agents(&self) -> usize {
+    pub(crate) fn agents(&self) -> usize {
         self.relays.values().map(HashMap::len).sum()
     }
 
     /// When [`Desk::next`] has something although nothing has happened.
-    pub fn next_due(&self) -> Option<Instant> {
+    pub(crate) fn next_due(&self) -> Option<Instant> {
         self.reads.next_due().into_iter().chain(self.beat_due).min()
     }
 
     /// Forgets all connections: this replica does not lead. The time goes on.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         *self = Self { namespace: self.namespace.take(), time: self.time, clocks: self.clocks, ..Self::default() };
     }
 
-    pub fn relay_connected(&mut self, relay: RelayId, now: Now) -> Vec<DeskOutput> {
+    pub(crate) fn relay_connected(&mut self, relay: RelayId, now: Now) -> Vec<DeskOutput> {
         self.relays.entry(relay).or_default();
         self.beat_due.get_or_insert(now.instant + BEAT);
-        let beat = RelayMessage::Beat(self.statement(now, None));
+        self.clocks.get_or_insert(now);
+        let beat = RelayMessage::Beat(self.statement(now.instant, None));
         vec![DeskOutput::Send(relay, beat)]
     }
 
     /// The connection to a relay has ended, and with it those of its agents.
-    pub fn relay_gone(&mut self, relay: RelayId) -> Vec<DeskOutput> {
+    pub(crate) fn relay_gone(&mut self, relay: RelayId) -> Vec<DeskOutput> {
         let agents = self.relays.remove(&relay).unwrap_or_default();
         if self.relays.is_empty() {
             self.beat_due = None;
@@ -158,7 +159,7 @@ impl Desk {
     }
 
     /// Agents of a relay have done this.
-    pub fn agent_events(&mut self, relay: RelayId, events: Vec<AgentEvent>, now: Now) -> Vec<DeskOutput> {
+    pub(crate) fn agent_events(&mut self, relay: RelayId, events: Vec<AgentEvent>, now: Instant) -> Vec<DeskOutput> {
         let mut outputs = Vec::new();
         for AgentEvent { agent, event } in events {
             match event {
@@ -179,18 +180,13 @@ impl Desk {
     }
 
     /// A state of a JobSet was written with success, or observed. Each state is newer than those with smaller versions.
-    pub fn stored(&mut self, key: &Key, snapshot: GroupSnapshot, now: Now) -> Vec<DeskOutput> {
-        let Some((key, group)) = self.groups.get_key_value(key) else { return Vec::new() };
-        if group.is_outdated(&snapshot) {
-            return Vec::new();
-        }
-        let (key, is_said) = (Arc::clone(key), group.has_said(&snapshot));
-        let relays = self.groups.get_mut(&key).map(|group| group.learn(snapshot)).unwrap_or_default();
-        if is_said { Vec::new() } else { self.broadcast(&key, relays, now) }
+    pub(crate) fn stored(&mut self, key: &Key, snapshot: GroupSnapshot, now: Instant) -> Vec<DeskOutput> {
+        let relays = self.groups.get_mut(key).map(|group| group.learn(snapshot)).unwrap_or_default();
+        if relays.is_empty() { Vec::new() } else { self.broadcast(key, relays, now) }
     }
 
     /// A read that was begun with [`DeskOutput::Read`] has ended.
-    pub fn read(&mut self, key: &Key, outcome: ReadOutcome, now: Now) -> Vec<DeskOutput> {
+    pub(crate) fn read(&mut self, key: &Key, outcome: ReadOutcome, now: Instant) -> Vec<DeskOutput> {
         self.reads.end(key);
         let Some((key, _)) = self.groups.get_key_value(key) else { return Vec::new() };
         let key = Arc::clone(key);
@@ -202,7 +198,7 @@ impl Desk {
             }
             ReadOutcome::Failed => {
                 if let Some(group) = self.groups.get_mut(&key) {
-                    group.read_failed(now.instant);
+                    group.read_failed(now);
                 }
                 Vec::new()
             }
@@ -212,19 +208,19 @@ impl Desk {
     }
 
     /// What is due.
-    pub fn next(&mut self, now: Now) -> Vec<DeskOutput> {
+    pub(crate) fn next(&mut self, now: Instant) -> Vec<DeskOutput> {
         let mut outputs = Vec::new();
-        while let Some(key) = self.reads.begin(now.instant) {
+        while let Some(key) = self.reads.begin(now) {
             match self.groups.get_mut(&key) {
                 Some(group) => {
-                    group.begin_read(now.instant);
+                    group.begin_read(now);
                     outputs.push(DeskOutput::Read(key));
                 }
                 None => self.reads.end(&key),
             }
         }
-        if self.beat_due.is_some_and(|due| due <= now.instant) {
-            self.beat_due = Some(now.instant + BEAT);
+        if self.beat_due.is_some_and(|due| due <= now) {
+            self.beat_due = Some(now + BEAT);
             let beat = RelayMessage::Beat(self.statement(now, None));
             outputs.extend(self.relays.keys().map(|relay| DeskOutput::Send(*relay, beat.clone())));
         }
@@ -238,7 +234,7 @@ impl Desk {
         jobset: String,
         nonce: Nonce,
         report: Option<Report>,
-        now: Now,
+        now: Instant,
     ) -> Option<DeskOutput> {
         let (relay, number) = id;
         let PodRef { namespace, name, uid } = pod;
@@ -256,7 +252,7 @@ impl Desk {
         let output = report.map(|report| agent.report(report));
         let pod_uid = agent.pod_uid.clone();
         agents.insert(number, agent);
-        self.groups.entry(Arc::clone(&key)).or_default().join(id, pod_uid, nonce, now.instant);
+        self.groups.entry(Arc::clone(&key)).or_default().join(id, pod_uid, nonce, now);
         self.schedule(&key);
         output
     }
@@ -270,7 +266,7 @@ impl Desk {
     }
 
     /// Answers the hellos that have waited for this read.
-    fn answer(&mut self, key: &Arc<Key>, snapshot: GroupSnapshot, now: Now) -> Vec<DeskOutput> {
+    fn answer(&mut self, key: &Arc<Key>, snapshot: GroupSnapshot, now: Instant) -> Vec<DeskOutput> {
         let Some(known) = self.groups.get(key).map(|group| group.known().cloned()) else { return Vec::new() };
         let newer = known.filter(|known| known.version > snapshot.version);
         if newer.as_ref().is_some_and(|newer| newer.state.uid != snapshot.state.uid) {
@@ -301,11 +297,11 @@ impl Desk {
     }
 
     /// Tells the agents at these relays of the newest state that is known to be stored.
-    fn broadcast(&mut self, key: &Arc<Key>, relays: Vec<RelayId>, now: Now) -> Vec<DeskOutput> {
-        let Some(state) = self.groups.get(key).and_then(|group| group.known()).map(|known| known.state.clone()) else {
-            return Vec::new();
-        };
-        let message = RelayMessage::Group { key: Arc::clone(key), statement: self.statement(now, Some(state)) };
+    fn broadcast(&mut self, key: &Key, relays: Vec<RelayId>, now: Instant) -> Vec<DeskOutput> {
+        let Some((key, group)) = self.groups.get_key_value(key) else { return Vec::new() };
+        let (key, Some(known)) = (Arc::clone(key), group.known()) else { return Vec::new() };
+        let state = known.state.clone();
+        let message = RelayMessage::Group { key, statement: self.statement(now, Some(state)) };
         relays.into_iter().map(|relay| DeskOutput::Send(relay, message.clone())).collect()
     }
 
@@ -329,16 +325,17 @@ impl Desk {
         }
     }
 
-    fn statement(&mut self, now: Now, group: Option<GroupState>) -> Statement {
+    fn statement(&mut self, now: Instant, group: Option<GroupState>) -> Statement {
         Statement { time: self.tick(now), nonce: None, group }
     }
 
     /// The time of a statement in milliseconds. It passes as fast as real time, also when the clock is set: agents compare how
     /// much has passed there and here.
-    fn tick(&mut self, now: Now) -> i64 {
-        let first = self.clocks.get_or_insert(now);
-        let passed = now.instant.saturating_duration_since(first.instant).as_millis();
-        let time = first.time.as_millisecond().saturating_add(i64::try_from(passed).unwrap_or(i64::MAX));
+    fn tick(&mut self, now: Instant) -> i64 {
+        let time = self.clocks.map_or(0, |first| {
+            let passed = now.saturating_duration_since(first.instant).as_millis();
+            first.time.as_millisecond().saturating_add(i64::try_from(passed).unwrap_or(i64::MAX))
+        });
         self.time = time.max(self.time.saturating_add(1));
         self.time
     }

@@ -74,7 +74,7 @@ impl TestDesk {
     fn new() -> Self {
         let mut test = Self { desk: Desk::default(), start: Instant::now(), millis: 0 };
         for relay in [1, 2] {
-            test.desk.relay_connected(relay, test.now());
+            test.desk.relay_connected(relay, test.clocks());
         }
         test
     }
@@ -90,7 +90,11 @@ impl TestDesk {
         test
     }
 
-    fn now(&self) -> Now {
+    fn now(&self) -> Instant {
+        self.clocks().instant
+    }
+
+    fn clocks(&self) -> Now {
         let time = Timestamp::from_millisecond(1_000_000 + i64::try_from(self.millis).unwrap()).unwrap();
         Now { instant: self.start + Duration::from_millis(self.millis), time }
     }
@@ -183,7 +187,7 @@ fn failed_read_is_repeated_with_backoff_and_hellos_wait() {
 }
 
 #[test]
-fn hello_for_a_jobset_that_does_not_exist_is_not_answered() {
+fn hello_for_missing_jobset_is_not_answered() {
     let mut test = TestDesk::new();
     test.hear(1, vec![hello(1)]);
     assert_eq!(test.next(), [Said::Read]);
@@ -224,7 +228,7 @@ fn reads_of_one_namespace_leave_room_for_others() {
     let mut test = TestDesk::new();
     test.hear(1, hellos("flood", 0, 1_000));
     assert_eq!(test.next().len(), NAMESPACE_READS);
-    assert!(test.desk.next_due().is_none_or(|due| due > test.now().instant), "the desk would be asked without end");
+    assert!(test.desk.next_due().is_none_or(|due| due > test.now()), "the desk would be asked without end");
     test.hear(1, hellos("other", 1_000, 1));
     assert_eq!(test.next(), [Said::Read]);
 }
@@ -258,7 +262,7 @@ fn jobset_of_the_same_name_is_another_one() {
 }
 
 #[test]
-fn read_older_than_a_write_is_answered_and_the_write_is_said_again() {
+fn read_older_than_write_repeats_the_write() {
     let mut test = TestDesk::with_agents();
     test.hear(1, vec![hello(3)]);
     assert_eq!(test.next(), [Said::Read]);
@@ -299,8 +303,8 @@ fn signs_of_life_go_to_all_relays() {
     test.wait(BEAT);
     assert_eq!(test.next(), [Said::Beat(1), Said::Beat(2)]);
     assert_eq!(test.next(), []);
-    assert_eq!(test.desk.next_due(), Some(test.now().instant + BEAT));
-    assert_eq!(said(test.desk.relay_connected(3, test.now())), [Said::Beat(3)], "a new one gets it at once");
+    assert_eq!(test.desk.next_due(), Some(test.now() + BEAT));
+    assert_eq!(said(test.desk.relay_connected(3, test.clocks())), [Said::Beat(3)], "a new one gets it at once");
     for relay in [1, 2, 3] {
         test.desk.relay_gone(relay);
     }

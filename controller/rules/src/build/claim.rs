@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use jobset_api::{JobSet, RetentionPolicy, VolumeClaimPolicy, labels, names};
+use jobset_api::{JobSet, RetentionPolicy, VolumeClaimPolicy, names};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, PodSpec, Volume};
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
@@ -31,25 +31,21 @@ pub fn claims(jobset: &JobSet) -> impl Iterator<Item = (ClaimPlace, &PersistentV
 pub fn claim(jobset: &JobSet, place: ClaimPlace) -> PersistentVolumeClaim {
     let policy = &jobset.spec.volume_claim_policies[place.policy];
     let template = &policy.templates[place.template];
-    let mut labels = template.labels().clone();
-    labels.insert(labels::JOBSET_NAME.to_owned(), jobset.name_any());
-    let retained = when_deleted(policy) == RetentionPolicy::Retain;
+    let when_deleted =
+        policy.retention_policy.as_ref().and_then(|retention| retention.when_deleted).unwrap_or_default();
+    let mut metadata = super::metadata(jobset, names::claim(&template.name_any(), &jobset.name_any()));
+    let own = metadata.labels.take().into_iter().flatten();
+    let labels = template.labels().clone().into_iter().chain(own).collect();
     PersistentVolumeClaim {
         metadata: ObjectMeta {
-            name: Some(names::claim(&template.name_any(), &jobset.name_any())),
-            namespace: jobset.namespace(),
             labels: Some(labels),
             annotations: template.metadata.annotations.clone(),
-            owner_references: (!retained).then(|| vec![super::owner_reference(jobset)]),
-            ..ObjectMeta::default()
+            owner_references: metadata.owner_references.filter(|_| when_deleted == RetentionPolicy::Delete),
+            ..metadata
         },
         spec: template.spec.clone(),
         status: None,
     }
-}
-
-fn when_deleted(policy: &VolumeClaimPolicy) -> RetentionPolicy {
-    policy.retention_policy.as_ref().and_then(|retention| retention.when_deleted).unwrap_or_default()
 }
 
 /// Adds a volume for each claim that a container mounts by the name of the claim template. A volume of that name in the Pod

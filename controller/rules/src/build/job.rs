@@ -6,7 +6,6 @@ use jobset_api::effective::MAX_BACKOFF_LIMIT;
 use jobset_api::{JobSet, JobSetStatus, RestartStrategy, labels, names, restart_rules};
 use jobset_store::PriorityClasses;
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
-use kube::ResourceExt;
 use kube::api::ObjectMeta;
 
 use super::labels::keys;
@@ -51,11 +50,8 @@ impl Attempt {
 /// way, and not for each Job of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DesiredJob {
-    /// Name of the Job.
     pub name: String,
-    /// Name of its replicatedJob.
     pub replicated_job: String,
-    /// Its position in the JobSet.
     pub place: JobPlace,
     pub attempt: Attempt,
     /// The restart strategy in effect, which is Recreate in place of InPlaceRestart if in-place restart is disabled.
@@ -95,12 +91,9 @@ pub fn job(jobset: &JobSet, desired: &DesiredJob) -> Job {
 
     let template = group.template.metadata.as_ref();
     let mut metadata = ObjectMeta {
-        name: Some(name.clone()),
-        namespace: jobset.namespace(),
         labels: template.and_then(|template| template.labels.clone()),
         annotations: template.and_then(|template| template.annotations.clone()),
-        owner_references: Some(vec![super::owner_reference(jobset)]),
-        ..ObjectMeta::default()
+        ..super::metadata(jobset, name.clone())
     };
     let execution = attempt.execution.map(|execution| (labels::EXECUTION_ATTEMPT.to_owned(), execution.to_string()));
     let annotations: BTreeMap<String, String> = placement.into_iter().chain(execution).collect();

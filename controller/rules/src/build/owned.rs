@@ -10,6 +10,9 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{PodSchedulingGate, PodTemplateSpec, Toleration};
 use serde::{Deserialize, Serialize};
 
+/// A map that may be absent.
+type Map = Option<BTreeMap<String, String>>;
+
 /// Prefixes of the keys that the controller writes itself, but for [`labels::EXECUTION_ATTEMPT`]: while its feature gate is off,
 /// the controller leaves the annotation alone.
 const OF_CONTROLLER: [&str; 2] = ["jobset.sigs.k8s.io/", "alpha.jobset.sigs.k8s.io/"];
@@ -20,15 +23,15 @@ const OF_CONTROLLER: [&str; 2] = ["jobset.sigs.k8s.io/", "alpha.jobset.sigs.k8s.
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Owned {
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
-    labels: BTreeSet<String>,
+    pub(super) labels: BTreeSet<String>,
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
-    annotations: BTreeSet<String>,
+    pub(super) annotations: BTreeSet<String>,
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
-    node_selector: BTreeSet<String>,
+    pub(super) node_selector: BTreeSet<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tolerations: Vec<Toleration>,
+    pub(super) tolerations: Vec<Toleration>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    scheduling_gates: Vec<PodSchedulingGate>,
+    pub(super) scheduling_gates: Vec<PodSchedulingGate>,
 }
 
 impl Owned {
@@ -57,50 +60,22 @@ impl Owned {
         // The serialization of strings and lists cannot fail.
         serde_json::to_string(self).unwrap_or_default()
     }
-
-    /// Labels of the template of a resumed Job, merged from the live and the desired ones.
-    pub(super) fn labels(&self, live: &Map, desired: &Map) -> BTreeMap<String, String> {
-        merged(&self.labels, live, desired)
-    }
-
-    /// The same of its annotations.
-    pub(super) fn annotations(&self, live: &Map, desired: &Map) -> BTreeMap<String, String> {
-        merged(&self.annotations, live, desired)
-    }
-
-    /// The same of its node selector.
-    pub(super) fn node_selector(&self, live: &Map, desired: &Map) -> BTreeMap<String, String> {
-        merged(&self.node_selector, live, desired)
-    }
-
-    /// The same of its tolerations.
-    pub(super) fn tolerations(&self, live: &[Toleration], desired: &[Toleration]) -> Vec<Toleration> {
-        appended(&self.tolerations, live, desired)
-    }
-
-    /// The same of its scheduling gates.
-    pub(super) fn scheduling_gates(
-        &self,
-        live: &[PodSchedulingGate],
-        desired: &[PodSchedulingGate],
-    ) -> Vec<PodSchedulingGate> {
-        appended(&self.scheduling_gates, live, desired)
-    }
 }
 
-/// A map that may be absent.
-type Map = Option<BTreeMap<String, String>>;
-
-fn merged(owned: &BTreeSet<String>, live: &Map, desired: &Map) -> BTreeMap<String, String> {
+/// Labels, annotations or node selector of a resumed Job: the live ones but for those `owned` before, and the desired ones.
+pub(super) fn merged(owned: &BTreeSet<String>, live: &Map, desired: &Map) -> BTreeMap<String, String> {
     let is_written = |key: &str| OF_CONTROLLER.iter().any(|domain| key.starts_with(domain));
     let is_ours = |key: &String| owned.contains(key) || is_written(key) && key != labels::EXECUTION_ATTEMPT;
     let kept = live.iter().flatten().filter(|(key, _)| !is_ours(key));
     kept.chain(desired.iter().flatten()).map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-fn appended<T: Clone + PartialEq>(owned: &[T], live: &[T], desired: &[T]) -> Vec<T> {
+/// The same of a list.
+pub(super) fn appended<T: Clone + PartialEq>(owned: &[T], live: Option<&Vec<T>>, desired: Option<&Vec<T>>) -> Vec<T> {
+    let [live, desired] = [live, desired].map(|list| list.map(Vec::as_slice).unwrap_or_default());
     let stays = |item: &&T| desired.contains(item) || !owned.contains(item);
-    let kept: Vec<T> = live.iter().filter(stays).cloned().collect();
-    let new = desired.iter().filter(|item| !kept.contains(item)).cloned().collect::<Vec<T>>();
-    kept.into_iter().chain(new).collect()
+    let mut items: Vec<T> = live.iter().filter(stays).cloned().collect();
+    let new: Vec<T> = desired.iter().filter(|item| !items.contains(item)).cloned().collect();
+    items.extend(new);
+    items
 }

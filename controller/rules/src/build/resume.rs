@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 use serde_json::json;
 
-use super::owned::Owned;
+use super::owned::{Owned, appended, merged};
 
 /// Labels that the Job API adds to the template of a Job, and by which the Job selects its Pods.
 const OF_JOB_API: [&str; 4] =
@@ -65,7 +65,7 @@ fn execution(job: &Job) -> Option<&str> {
 }
 
 fn metadata(operations: &mut Operations, owned: &Owned, live: &ObjectMeta, desired: &ObjectMeta) {
-    let mut labels = owned.labels(&live.labels, &desired.labels);
+    let mut labels = merged(&owned.labels, &live.labels, &desired.labels);
     let of_job_api = |key: &String| OF_JOB_API.contains(&key.as_str());
     labels.retain(|key, _| !of_job_api(key));
     let kept = live.labels.iter().flatten().filter(|(key, _)| of_job_api(key));
@@ -73,21 +73,19 @@ fn metadata(operations: &mut Operations, owned: &Owned, live: &ObjectMeta, desir
 
     let field = |name| ["spec", "template", "metadata", name];
     operations.set(field("labels"), live.labels.as_ref(), &labels);
-    let annotations = owned.annotations(&live.annotations, &desired.annotations);
+    let annotations = merged(&owned.annotations, &live.annotations, &desired.annotations);
     operations.set(field("annotations"), live.annotations.as_ref(), &annotations);
 }
 
 fn pod(operations: &mut Operations, owned: &Owned, live: &PodSpec, desired: &PodSpec) {
     let field = |name| ["spec", "template", "spec", name];
-    let selector = owned.node_selector(&live.node_selector, &desired.node_selector);
+    let selector = merged(&owned.node_selector, &live.node_selector, &desired.node_selector);
     operations.set(field("nodeSelector"), live.node_selector.as_ref(), &selector);
-    let [live_tolerations, desired_tolerations] =
-        [live, desired].map(|pod| pod.tolerations.as_deref().unwrap_or_default());
-    let tolerations = owned.tolerations(live_tolerations, desired_tolerations);
+    let tolerations = appended(&owned.tolerations, live.tolerations.as_ref(), desired.tolerations.as_ref());
     operations.set(field("tolerations"), live.tolerations.as_ref(), &tolerations);
-    let [live_gates, desired_gates] = [live, desired].map(|pod| pod.scheduling_gates.as_deref().unwrap_or_default());
-    let gates = owned.scheduling_gates(live_gates, desired_gates);
-    operations.set(field("schedulingGates"), live.scheduling_gates.as_ref(), &gates);
+    let (live, desired) = (live.scheduling_gates.as_ref(), desired.scheduling_gates.as_ref());
+    let gates = appended(&owned.scheduling_gates, live, desired);
+    operations.set(field("schedulingGates"), live, &gates);
 }
 
 /// Requests and limits of containers, by name. Claims stay: they belong to the `resourceClaims` of the Pod, which cannot change.

@@ -1,11 +1,10 @@
 //! Builds the RoleBinding of injected agents.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use jobset_api::{JobSet, labels, names};
+use jobset_api::{JobSet, names};
 use k8s_openapi::api::rbac::v1::{RoleBinding, RoleRef, Subject};
 use kube::ResourceExt;
-use kube::api::ObjectMeta;
 
 /// The ServiceAccount of Pods that name none.
 const DEFAULT_ACCOUNT: &str = "default";
@@ -19,13 +18,7 @@ pub fn role_binding(jobset: &JobSet, cluster_role: &str) -> RoleBinding {
         api_group: None,
     });
     RoleBinding {
-        metadata: ObjectMeta {
-            name: Some(names::role_binding(&jobset.name_any())),
-            namespace: jobset.namespace(),
-            labels: Some(BTreeMap::from([(labels::JOBSET_NAME.to_owned(), jobset.name_any())])),
-            owner_references: Some(vec![super::owner_reference(jobset)]),
-            ..ObjectMeta::default()
-        },
+        metadata: super::metadata(jobset, names::role_binding(&jobset.name_any())),
         role_ref: RoleRef {
             api_group: Some("rbac.authorization.k8s.io".to_owned()),
             kind: "ClusterRole".to_owned(),

@@ -1,32 +1,24 @@
 //! Builds the headless Service of a JobSet.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
-use jobset_api::{JobSet, labels};
+use jobset_api::JobSet;
 use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use kube::ResourceExt;
-use kube::api::ObjectMeta;
 
 /// The Service that gives every Pod the name `<pod hostname>.<subdomain>`.
 pub fn service(jobset: &JobSet) -> Service {
-    let selector = BTreeMap::from([(labels::JOBSET_NAME.to_owned(), jobset.name_any())]);
+    let metadata = super::metadata(jobset, jobset.subdomain().to_owned());
     let ports = ports(jobset);
     Service {
-        metadata: ObjectMeta {
-            name: Some(jobset.subdomain().to_owned()),
-            namespace: jobset.namespace(),
-            labels: Some(selector.clone()),
-            owner_references: Some(vec![super::owner_reference(jobset)]),
-            ..ObjectMeta::default()
-        },
         spec: Some(ServiceSpec {
             cluster_ip: Some("None".to_owned()),
             ports: (!ports.is_empty()).then_some(ports),
-            selector: Some(selector),
+            selector: metadata.labels.clone(),
             publish_not_ready_addresses: Some(jobset.spec.publish_not_ready_addresses()),
             ..ServiceSpec::default()
         }),
+        metadata,
         ..Service::default()
     }
 }

@@ -36,7 +36,7 @@ fn resumed(plan: &Plan) -> Vec<i32> {
 }
 
 #[test]
-fn resume_is_counted_before_any_job_is_resumed_and_once_although_writes_are_lost() {
+fn resume_is_counted_once_before_any_job_is_resumed() {
     let stored = json!({"executionAttempts": 6, "executionEnded": true});
     let world = world(&json!({"suspend": false}), &stored, true);
     let mut plan = reconcile(&world);
@@ -71,7 +71,7 @@ fn first_number_needs_no_write_before_jobs_are_resumed(#[case] stored: Value, #[
 }
 
 #[test]
-fn restart_of_jobs_ahead_of_the_status_keeps_the_number_above_the_restarts() {
+fn restart_of_jobs_ahead_keeps_number_above_restarts() {
     let failed = super::fixture::failed(1, "BackoffLimitExceeded", "");
     let mut world = observed(
         jobset(&json!({"failurePolicy": {"maxRestarts": 1}}), &json!({"executionAttempts": 0})),

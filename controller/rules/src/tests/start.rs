@@ -26,7 +26,7 @@ fn second_reconciliation_without_changes_does_nothing() {
 }
 
 #[test]
-fn job_name_taken_by_other_owner_warns_and_by_predecessor_waits() {
+fn job_name_of_other_owner_warns_of_predecessor_waits() {
     let owned_by =
         |kind: &str| ControllerRef { kind: kind.to_owned(), name: "train".to_owned(), uid: "old".to_owned() };
     let foreign = |kind: &str| JobView { controller: Some(owned_by(kind)), ..job(0, None) };

@@ -12,8 +12,6 @@ use crate::shell::error::ApplyError;
 pub(in crate::shell) struct Answers {
     /// For the engine.
     pub(in crate::shell) outcome: Outcome,
-    /// The JobSet with the status that was written.
-    pub(in crate::shell) stored: Option<JobSet>,
     /// Number of Pods that were released.
     pub(in crate::shell) released: u32,
     /// The errors, for the log.
@@ -57,7 +55,7 @@ impl Answers {
         self.outcome.status = Some(match answer {
             Ok(jobset) => {
                 self.outcome.written.raise(Versions::of(Kind::JobSet, version(&jobset)));
-                self.stored = Some(jobset);
+                self.outcome.stored = Some(jobset);
                 Ok(true)
             }
             Err(error) => {

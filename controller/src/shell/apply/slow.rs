@@ -33,27 +33,30 @@ impl SlowRequests {
         shared: Option<Request>,
         answer: BoxFuture<'static, Result<Done, ApplyError>>,
     ) {
-        let mut cut = Answers::default();
-        cut.take_late(own.clone(), shared.clone(), Err(ApplyError::CutShort(own.name().to_owned())));
-        let part = Part::Action(own.clone());
-        let answers = async move {
-            let mut answers = Answers::default();
-            answers.take_late(own, shared, answer.await);
-            answers
-        };
-        self.0.push(SlowRequest { part, answers: answers.boxed(), cut });
+        let (part, name) = (Part::Action(own.clone()), own.name().to_owned());
+        let take = move |answers: &mut Answers, answer| answers.take_late(own.clone(), shared.clone(), answer);
+        self.push_part(part, name, answer, take);
     }
 
     /// A status write that is slow.
     pub(super) fn push_status(&mut self, name: &str, answer: BoxFuture<'static, Result<JobSet, ApplyError>>) {
-        let mut cut = Answers::default();
-        cut.take_status(Err(ApplyError::CutShort(name.to_owned())));
-        let answers = async move {
+        self.push_part(Part::Status, name.to_owned(), answer, Answers::take_status);
+    }
+
+    fn push_part<T: 'static>(
+        &mut self,
+        part: Part,
+        name: String,
+        answer: BoxFuture<'static, Result<T, ApplyError>>,
+        take: impl Fn(&mut Answers, Result<T, ApplyError>) + Send + 'static,
+    ) {
+        let answers_to = move |answer| {
             let mut answers = Answers::default();
-            answers.take_status(answer.await);
+            take(&mut answers, answer);
             answers
         };
-        self.0.push(SlowRequest { part: Part::Status, answers: answers.boxed(), cut });
+        let cut = answers_to(Err(ApplyError::CutShort(name)));
+        self.0.push(SlowRequest { part, answers: answer.map(answers_to).boxed(), cut });
     }
 
     /// What they are.

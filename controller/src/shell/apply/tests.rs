@@ -165,7 +165,7 @@ async fn apply_slow_requests_give_their_connections_back() {
 }
 
 #[tokio::test]
-async fn apply_requests_that_wait_for_the_rate_limit_are_not_slow() {
+async fn requests_waiting_for_rate_limit_are_not_slow() {
     let server = HangingServer::start(1).await;
     server.answers.send_replace(true);
     let actions = creations(3);

@@ -133,7 +133,7 @@ async fn request_without_answer_ends_at_its_time_limit() {
 }
 
 #[tokio::test]
-async fn watch_that_its_server_does_not_end_ends_after_the_time_it_asks_for() {
+async fn watch_ends_after_its_own_time_limit() {
     let events = || {
         stream::unfold(interval(Duration::from_mins(1)), |mut minutes| async {
             minutes.tick().await;

@@ -57,7 +57,7 @@ async fn urgent_request_behind_many_events_is_sent_before_them() {
 }
 
 #[tokio::test]
-async fn events_beyond_their_limits_are_counted_and_the_rest_is_sent() {
+async fn events_beyond_limits_are_counted_rest_is_sent() {
     let (workers, mut arrived) = workers(1_000_000, 1_000_000).await;
     let registry = Registry::new();
     let events = Events::new(workers.bulk, &registry).unwrap();

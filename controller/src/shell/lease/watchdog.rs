@@ -42,7 +42,7 @@ mod tests {
     const LEASE: Duration = Duration::from_secs(15);
 
     #[test]
-    fn loop_without_turn_for_lease_duration_stands_still_at_second_look() {
+    fn loop_without_turn_for_lease_duration_stands_still() {
         let (mut watchdog, start) = (Watchdog::new(LEASE), Instant::now());
         let mut look = |seconds| watchdog.look(Some(start), start + Duration::from_secs(seconds));
         let looks = [2, 14, 15, 17, 19].map(&mut look);
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn loop_that_takes_a_turn_after_the_first_look_goes_on() {
+    fn loop_with_turn_after_first_look_goes_on() {
         let (mut watchdog, start) = (Watchdog::new(LEASE), Instant::now());
         let frozen = start + Duration::from_mins(5);
         assert_eq!(watchdog.look(Some(start), frozen), None);

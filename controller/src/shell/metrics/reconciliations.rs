@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn oldest_urgent_work_ages_between_scrapes_without_a_turn_of_the_loop() {
+    fn oldest_urgent_work_ages_while_loop_stands_still() {
         let registry = Registry::new();
         let metrics = Reconciliations::register(&registry).unwrap();
         let age = || value(&registry, "jobset_workqueue_oldest_urgent_seconds");

@@ -1,28 +1,33 @@
-//! The metrics of restarts.
+//! The metrics of restarts: what each is, when it counts, and where its series begin and end.
 
+use jobset_api::{FailurePolicyAction, JobSet};
+use jobset_metrics::remove_series;
+use jobset_rules::Fact;
+use jobset_store::Key;
 use prometheus::{
     CounterVec, Histogram, HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry, exponential_buckets,
 };
 
-use super::registered;
+use super::clock::Measured;
+use super::{labels, registered};
 
 /// The metrics of restarts, and of starts and ends of JobSets.
 pub(super) struct Restarts {
-    pub(super) failed: IntCounterVec,
-    pub(super) completed: IntCounterVec,
-    pub(super) deadline_exceeded: IntCounterVec,
-    pub(super) finished: IntCounterVec,
-    pub(super) begun: IntCounterVec,
-    pub(super) triggers: IntCounterVec,
-    pub(super) backoffs: IntCounterVec,
-    pub(super) released: IntCounterVec,
-    pub(super) duration: HistogramVec,
-    pub(super) phase: HistogramVec,
-    pub(super) undisturbed: Histogram,
-    pub(super) policy_actions: IntCounterVec,
-    pub(super) budget_exhausted: IntCounterVec,
-    pub(super) startup: Histogram,
-    pub(super) downtime: CounterVec,
+    failed: IntCounterVec,
+    completed: IntCounterVec,
+    deadline_exceeded: IntCounterVec,
+    finished: IntCounterVec,
+    begun: IntCounterVec,
+    triggers: IntCounterVec,
+    backoffs: IntCounterVec,
+    released: IntCounterVec,
+    duration: HistogramVec,
+    phase: HistogramVec,
+    undisturbed: Histogram,
+    policy_actions: IntCounterVec,
+    budget_exhausted: IntCounterVec,
+    startup: Histogram,
+    downtime: CounterVec,
 }
 
 impl Restarts {
@@ -113,5 +118,87 @@ impl Restarts {
             )?,
             downtime: registered(registry, CounterVec::new(downtime, &["namespace"]))?,
         })
+    }
+
+    /// A series that begins with its first event shows no increase, so the common ones begin with 0. Rare ones do not, nor do
+    /// those of a single JobSet: they would be thousands of zeros.
+    pub(super) fn begin(&self, key: &Key, jobset: &JobSet) {
+        let namespace = &key.namespace[..];
+        for result in [labels::COMPLETED, labels::FAILED] {
+            self.finished.with_label_values(&[namespace, result]);
+        }
+        let strategy = labels::strategy(jobset.spec.restart_strategy());
+        let action = labels::action(FailurePolicyAction::RestartJobSet);
+        self.begun.with_label_values(&[namespace, strategy, action, "true"]);
+        for counter in [&self.budget_exhausted, &self.backoffs, &self.released] {
+            counter.with_label_values(&[namespace]);
+        }
+        self.downtime.with_label_values(&[namespace]);
+    }
+
+    pub(super) fn released(&self, key: &Key, pods: u32) {
+        self.released.with_label_values(&[&key.namespace]).inc_by(pods.into());
+    }
+
+    pub(super) fn count(&self, key: &Key, fact: &Fact) {
+        let (name, namespace) = (&key.name[..], &key.namespace[..]);
+        match fact {
+            Fact::RestartBegan { strategy, action, counted, trigger, .. } => {
+                let counted = if *counted { "true" } else { "false" };
+                let (strategy, action) = (labels::strategy(*strategy), labels::action(*action));
+                self.begun.with_label_values(&[namespace, strategy, action, counted]).inc();
+                let (reason, exit_class) = labels::trigger(*trigger);
+                self.triggers.with_label_values(&[namespace, reason, exit_class]).inc();
+            }
+            Fact::PolicyApplied { action, rule } => {
+                let rule = labels::rule_index(*rule);
+                self.policy_actions.with_label_values(&[labels::action(*action), &rule]).inc();
+            }
+            Fact::DeadlineExceeded => self.deadline_exceeded.with_label_values(&[name, namespace]).inc(),
+            Fact::Completed => {
+                self.completed.with_label_values(&[name, namespace]).inc();
+                self.finished.with_label_values(&[namespace, labels::COMPLETED]).inc();
+            }
+            Fact::Failed { budget_exhausted } => {
+                self.failed.with_label_values(&[name, namespace]).inc();
+                self.finished.with_label_values(&[namespace, labels::FAILED]).inc();
+                if *budget_exhausted {
+                    self.budget_exhausted.with_label_values(&[namespace]).inc();
+                }
+            }
+            Fact::BackedOff => self.backoffs.with_label_values(&[namespace]).inc(),
+            // Other facts are only measured.
+            _ => {}
+        }
+    }
+
+    pub(super) fn observe(&self, key: &Key, measured: Measured) {
+        match measured {
+            Measured::Startup(seconds) => self.startup.observe(seconds),
+            Measured::Restart(strategy, result, seconds) => {
+                self.duration.with_label_values(&[labels::strategy(strategy), result]).observe(seconds);
+                self.downtime.with_label_values(&[&key.namespace]).inc_by(seconds);
+            }
+            Measured::Phase(strategy, phase, seconds) => {
+                self.phase.with_label_values(&[labels::strategy(strategy), phase]).observe(seconds);
+            }
+            Measured::Undisturbed(seconds) => self.undisturbed.observe(seconds),
+        }
+    }
+
+    /// The JobSet is gone. It has few series. A write that was under way at its deletion may have created one again.
+    pub(super) fn forget(&self, key: &Key) {
+        for counter in [&self.failed, &self.completed, &self.deadline_exceeded] {
+            let _ = counter.remove_label_values(&[&key.name[..], &key.namespace]);
+        }
+    }
+
+    /// The namespace is gone. Its series outlive its last JobSet, so that the next scrape shows the end of that JobSet.
+    pub(super) fn forget_namespace(&self, name: &str) {
+        let Self { begun, triggers, backoffs, finished, budget_exhausted, released, .. } = self;
+        for counter in [begun, triggers, backoffs, finished, budget_exhausted, released] {
+            remove_series(counter, "namespace", name);
+        }
+        remove_series(&self.downtime, "namespace", name);
     }
 }

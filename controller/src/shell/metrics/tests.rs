@@ -168,17 +168,20 @@ fn clock_excludes_the_time_of_suspension(
     assert_eq!(measured(clock, &[(15, fact)]), expected);
 }
 
-/// What a scrape shows, without the buckets of histograms.
+/// What a scrape shows, without the buckets of histograms, and without what each metric is: the reference has that.
 fn scraped(registry: &Registry) -> String {
     let text = TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
-    text.lines().filter(|line| !line.contains("_bucket{")).collect::<Vec<_>>().join("\n")
+    let series = text.lines().filter(|line| !line.contains("_bucket{") && !line.starts_with('#'));
+    series.collect::<Vec<_>>().join("\n")
 }
 
-fn matches_snapshot(name: &str, registry: &Registry) {
+/// Compares what scrapes have shown, each below its title.
+fn matches_snapshot(name: &str, scrapes: &[(&str, String)]) {
+    let text: Vec<_> = scrapes.iter().map(|(title, scrape)| format!("# {title}\n{scrape}\n")).collect();
     let mut settings = insta::Settings::clone_current();
     settings.set_snapshot_path("../../../cases/metrics");
     settings.set_prepend_module_to_snapshot(false);
-    settings.bind(|| insta::assert_snapshot!(name, scraped(registry)));
+    settings.bind(|| insta::assert_snapshot!(name, text.join("\n")));
 }
 
 fn train() -> Key {
@@ -186,11 +189,11 @@ fn train() -> Key {
 }
 
 #[test]
-fn ledger_facts_match_snapshots() {
+fn ledger_facts_match_snapshot() {
     let registry = Registry::new();
     let (mut ledger, key) = (Ledger::register(&registry).unwrap(), train());
     ledger.see(&key, &jobset());
-    matches_snapshot("observed", &registry);
+    let observed = scraped(&registry);
     let applied = |rule| Fact::PolicyApplied { action: FailurePolicyAction::RestartJobSet, rule };
     ledger.written(
         &key,
@@ -199,14 +202,15 @@ fn ledger_facts_match_snapshots() {
     );
     ledger.written(&key, &[Fact::BarrierLifted, Fact::Recovered], at(12));
     ledger.written(&key, &[Fact::Failed { budget_exhausted: true }], at(20));
-    matches_snapshot("failed", &registry);
+    let failed = scraped(&registry);
     ledger.forget(&key);
     ledger.forget_namespace("ml");
-    matches_snapshot("forgotten", &registry);
+    let forgotten = scraped(&registry);
+    matches_snapshot("ledger", &[("observed", observed), ("failed", failed), ("forgotten", forgotten)]);
 }
 
 #[test]
-fn series_of_a_jobset_begin_with_its_end_and_end_with_it() {
+fn jobset_series_begin_at_end_and_leave_with_jobset() {
     let registry = Registry::new();
     let (mut ledger, key) = (Ledger::register(&registry).unwrap(), train());
     let counts = || ["failed", "completed"].map(|end| scraped(&registry).contains(&format!("jobset_{end}_total{{")));
@@ -241,7 +245,7 @@ fn exceeded_deadline_is_counted_once_until_its_jobset_is_gone() {
 }
 
 #[test]
-fn state_of_a_jobset_matches_snapshots() {
+fn state_of_a_jobset_matches_snapshot() {
     let registry = Registry::new();
     let (objects, key) = (ObjectMetrics::register(&registry).unwrap(), train());
     assert_eq!(scraped(&registry), "");
@@ -257,7 +261,7 @@ fn state_of_a_jobset_matches_snapshots() {
     status.replicated_jobs_status = vec![counts];
     (status.restarts, status.group_restarts, status.restarts_count_towards_max) = (1, 5, 2);
     objects.see(&key, &Arc::new(jobset.clone()), Some(Barrier { open: false, waiting: 7 }));
-    matches_snapshot("state", &registry);
+    let state = scraped(&registry);
 
     // The successor has another replicatedJob, another condition and no barrier.
     jobset.spec.replicated_jobs.remove(0);
@@ -265,7 +269,7 @@ fn state_of_a_jobset_matches_snapshots() {
     let successor = with_condition(jobset, conditions::SUSPENDED, true, "", 2);
     let successor = with_condition(successor, conditions::SUSPENDED, false, "", 3);
     objects.see(&key, &Arc::new(successor), None);
-    matches_snapshot("state_of_the_successor", &registry);
+    matches_snapshot("state", &[("JobSet", state), ("its successor", scraped(&registry))]);
     objects.forget(&key);
     assert_eq!(scraped(&registry), "");
 }

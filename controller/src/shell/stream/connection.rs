@@ -4,10 +4,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jobset_engine::{RelayId, RelayMessage};
+use jobset_engine::{RelayId, RelayMessage, StreamEvent};
 use jobset_program::peer;
 use jobset_stream::frame::{Reader, Writer, encode};
-use jobset_stream::message::{AgentEvent, FromRelay, Statement, ToRelay};
+use jobset_stream::message::{FromRelay, Statement, ToRelay};
 use jobset_stream::signature::{Signed, Signer, encode_chain};
 use jobset_stream::tls::{Identity, TlsError};
 use jobset_stream::{CONTROLLER_FRAME, SILENCE};
@@ -27,18 +27,11 @@ const MESSAGES: usize = 4096;
 /// Signatures that are written together. Other tasks of the thread run after them.
 const SIGNATURES: usize = 64;
 
-/// What a connection tells the loop.
-pub(in crate::shell) enum RelayEvent {
-    /// It is ready.
-    Connected(RelayId, Connection),
-    /// The agents of the relay have done this.
-    Agents(RelayId, Vec<AgentEvent>),
-    /// It has ended.
-    Gone(RelayId),
-}
+/// What a connection tells the loop. It comes with its other end when it is ready.
+pub(super) type Heard = (StreamEvent, Option<Connection>);
 
 /// The end of a connection that the loop has. The connection ends with it.
-pub(in crate::shell) struct Connection {
+pub(super) struct Connection {
     messages: mpsc::Sender<RelayMessage>,
     _connected: DropGuard,
 }
@@ -83,7 +76,7 @@ impl Peer {
     pub(super) async fn serve(
         &self,
         relay: RelayId,
-        events: &mpsc::Sender<RelayEvent>,
+        events: &mpsc::Sender<Heard>,
         connected: impl FnOnce(),
         stop: &CancellationToken,
     ) -> Result<(), ConnectionError> {
@@ -105,7 +98,7 @@ impl Peer {
         let (messages, queue) = mpsc::channel(MESSAGES);
         let ended = CancellationToken::new();
         let connection = Connection { messages, _connected: ended.clone().drop_guard() };
-        if events.send(RelayEvent::Connected(relay, connection)).await.is_err() {
+        if events.send((StreamEvent::Connected(relay), Some(connection))).await.is_err() {
             return Ok(());
         }
         let outcome = tokio::select! {
@@ -119,7 +112,7 @@ impl Peer {
             () = stop.cancelled() => Ok(()),
         };
         // Without a receiver the loop has ended.
-        let _ = events.send(RelayEvent::Gone(relay)).await;
+        let _ = events.send((StreamEvent::Gone(relay), None)).await;
         outcome
     }
 }
@@ -128,10 +121,10 @@ impl Peer {
 async fn listen(
     relay: RelayId,
     mut reader: Reader<impl AsyncRead + Unpin>,
-    events: &mpsc::Sender<RelayEvent>,
+    events: &mpsc::Sender<Heard>,
 ) -> io::Result<bool> {
     while let Some(FromRelay(agents)) = reader.next().await? {
-        if events.send(RelayEvent::Agents(relay, agents)).await.is_err() {
+        if events.send((StreamEvent::Agents(relay, agents), None)).await.is_err() {
             return Ok(true);
         }
     }

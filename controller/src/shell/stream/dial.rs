@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::info;
 
-use super::connection::{ConnectionError, Peer, RelayEvent};
+use super::connection::{ConnectionError, Heard, Peer};
 use crate::shell::retry_log::RetryLog;
 
 /// First wait before another connection. Waits double, each has jitter.
@@ -25,7 +25,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1);
 pub(super) struct Dialer {
     identity: watch::Receiver<Arc<Identity>>,
     server: ServerName<'static>,
-    events: mpsc::Sender<RelayEvent>,
+    events: mpsc::Sender<Heard>,
     connections: Arc<AtomicU64>,
 }
 
@@ -33,7 +33,7 @@ impl Dialer {
     pub(super) fn new(
         identity: watch::Receiver<Arc<Identity>>,
         server: ServerName<'static>,
-        events: mpsc::Sender<RelayEvent>,
+        events: mpsc::Sender<Heard>,
     ) -> Self {
         Self { identity, server, events, connections: Arc::default() }
     }

@@ -1,15 +1,14 @@
 //! Where the relays are.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use futures::StreamExt as _;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::runtime::WatchStreamExt as _;
-use kube::runtime::watcher::{self, Config, Event, watcher};
-use kube::{Api, Client, ResourceExt as _};
+use kube::runtime::watcher::{Config, Event, watcher};
+use kube::runtime::{WatchStreamExt as _, reflector};
+use kube::{Api, Client};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tracing::debug;
 
 use crate::args::StreamArgs;
 use crate::shell::feed::watch_backoff;
@@ -56,50 +55,20 @@ impl Relays {
 }
 
 async fn watch(api: Api<EndpointSlice>, config: Config, addresses: watch::Sender<BTreeSet<String>>) {
-    let mut events = watcher(api, config).backoff(watch_backoff()).boxed();
-    let (mut slices, mut listed, mut retry_log) = (EndpointSlices::default(), None, RetryLog::default());
+    let (slices, writer) = reflector::store();
+    let mut events = watcher(api, config).backoff(watch_backoff()).reflect(writer).boxed();
+    let mut retry_log = RetryLog::default();
     while let Some(event) = events.next().await {
-        match &event {
-            Ok(_) => retry_log.succeeded(WHAT),
-            Err(watcher::Error::WatchError(status)) if status.code == 410 => debug!("listing EndpointSlices again"),
-            Err(error) => retry_log.failed(WHAT, error),
+        retry_log.watched(WHAT, &event);
+        // What is known stays until the listing is complete.
+        if matches!(event, Ok(Event::Apply(_) | Event::Delete(_) | Event::InitDone)) {
+            let now = slices.state().iter().flat_map(|slice| ready(slice)).collect();
+            addresses.send_if_modified(|present| std::mem::replace(present, now) != *present);
         }
-        match event {
-            Ok(Event::Apply(slice)) => slices.put(&slice),
-            Ok(Event::Delete(slice)) => slices.remove(&slice),
-            // What is known stays until the listing is complete.
-            Ok(Event::Init) => listed = Some(EndpointSlices::default()),
-            Ok(Event::InitApply(slice)) => listed.get_or_insert_default().put(&slice),
-            Ok(Event::InitDone) => slices = listed.take().unwrap_or_default(),
-            Err(_) => {}
-        }
-        addresses.send_if_modified(|present| {
-            let now = slices.addresses();
-            let is_new = *present != now;
-            *present = now;
-            is_new
-        });
     }
 }
 
-/// The ready endpoints of each EndpointSlice of a Service.
-#[derive(Debug, Default)]
-struct EndpointSlices(HashMap<String, BTreeSet<String>>);
-
-impl EndpointSlices {
-    fn put(&mut self, slice: &EndpointSlice) {
-        self.0.insert(slice.name_any(), ready(slice));
-    }
-
-    fn remove(&mut self, slice: &EndpointSlice) {
-        self.0.remove(&slice.name_any());
-    }
-
-    fn addresses(&self) -> BTreeSet<String> {
-        self.0.values().flatten().cloned().collect()
-    }
-}
-
+/// The ready endpoints of an EndpointSlice.
 fn ready(slice: &EndpointSlice) -> BTreeSet<String> {
     let named = slice.ports.iter().flatten().find(|port| port.name.as_deref() == Some(PORT));
     let Some(port) = named.and_then(|port| port.port) else { return BTreeSet::new() };
@@ -129,11 +98,7 @@ mod tests {
     fn endpoint_has_an_address_while_it_is_ready(#[case] endpoint: Value, #[case] expected: &[&str]) {
         let slice = json!({"metadata": {"name": "a"}, "addressType": "IPv4", "endpoints": [endpoint],
             "ports": [{"name": "agents", "port": 9443}, {"name": "controller", "port": 9444}]});
-        let mut slices = EndpointSlices::default();
         let slice = serde_json::from_value(slice).unwrap();
-        slices.put(&slice);
-        assert_eq!(slices.addresses(), expected.iter().map(|it| (*it).to_owned()).collect());
-        slices.remove(&slice);
-        assert_eq!(slices.addresses(), BTreeSet::new());
+        assert_eq!(ready(&slice), expected.iter().map(|it| (*it).to_owned()).collect());
     }
 }

@@ -1,6 +1,7 @@
 //! Metrics of the stream: `jobset_stream_relays`, `jobset_stream_agents`, `jobset_stream_reports_total`,
 //! `jobset_stream_answers_total`, `jobset_stream_broadcasts_total` and `jobset_stream_reads_total`.
 
+use jobset_engine::StreamCounts;
 use prometheus::{IntCounter, IntGauge, Registry};
 
 use crate::shell::metrics::registered;
@@ -8,10 +9,10 @@ use crate::shell::metrics::registered;
 pub(super) struct StreamMetrics {
     relays: IntGauge,
     agents: IntGauge,
-    pub(super) reports: IntCounter,
-    pub(super) answers: IntCounter,
-    pub(super) broadcasts: IntCounter,
-    pub(super) reads: IntCounter,
+    reports: IntCounter,
+    answers: IntCounter,
+    broadcasts: IntCounter,
+    reads: IntCounter,
 }
 
 impl StreamMetrics {
@@ -37,8 +38,14 @@ impl StreamMetrics {
         })
     }
 
-    pub(super) fn connected(&self, relays: usize, agents: usize) {
+    pub(super) fn set(&self, counts: StreamCounts) {
+        let StreamCounts { relays, agents, reports, answers, broadcasts, reads } = counts;
         self.relays.set(relays.try_into().unwrap_or(i64::MAX));
         self.agents.set(agents.try_into().unwrap_or(i64::MAX));
+        let totals =
+            [(&self.reports, reports), (&self.answers, answers), (&self.broadcasts, broadcasts), (&self.reads, reads)];
+        for (counter, total) in totals {
+            counter.inc_by(total.saturating_sub(counter.get()));
+        }
     }
 }

@@ -134,15 +134,13 @@ pub(super) fn lost_with_its_node(pod: &PartialPod) -> Option<Timestamp> {
     (pod.spec.restart_policy == NEVER && !goes && is_over && workers.iter().any(restarts)).then_some(lost_at)
 }
 
-/// The same of a Pod that will never have another sandbox.
+/// Whether a Pod that was [lost with its node](lost_with_its_node) gets another sandbox.
 ///
 /// The kubelet of a node that has restarted finds the containers ended. Where a rule restarts all of them, it removes them and makes
 /// another sandbox. Where the Pod's policy is Never, and containers are left that have ended, it makes none
 /// (`computePodActions` in Kubernetes).
-pub(super) fn sandbox_lost_at(pod: &PartialPod) -> Option<Timestamp> {
-    let comes_back =
-        restarting(pod) || pod.status.init_container_statuses.iter().any(|status| restarts_pod_at_end(pod, status));
-    lost_with_its_node(pod).filter(|_| !comes_back)
+pub(super) fn gets_another_sandbox(pod: &PartialPod) -> bool {
+    restarting(pod) || pod.status.init_container_statuses.iter().any(|status| restarts_pod_at_end(pod, status))
 }
 
 /// The container of the Pod that waits and keeps the others waiting: one that ends by itself, else the first in the order in which
@@ -206,6 +204,6 @@ mod tests {
             },
         }))
         .unwrap();
-        assert_eq!((lost_with_its_node(&pod).is_some(), sandbox_lost_at(&pod).is_some()), (true, lost));
+        assert_eq!((lost_with_its_node(&pod).is_some(), !gets_another_sandbox(&pod)), (true, lost));
     }
 }

@@ -49,13 +49,11 @@ pub struct PodFailure {
 pub struct Exit {
     /// Name of the container; empty if the agent has reported the end of its worker.
     pub container: String,
-    /// Exit code.
     pub code: i32,
     /// Reason that the kubelet gives: `Error`, `OOMKilled`.
     pub reason: String,
     /// What the container left in its termination log.
     pub message: String,
-    /// When it ended.
     pub finished_at: Option<Timestamp>,
 }
 
@@ -66,7 +64,6 @@ struct PolicyInput {
 }
 
 impl PodFailure {
-    /// Reads the failure of a Pod.
     pub fn of(pod: &PartialPod) -> Self {
         let workers = &pod.status.container_statuses;
         let all = pod.status.init_container_statuses.iter().chain(workers);
@@ -106,7 +103,6 @@ impl PodFailure {
         }
     }
 
-    /// Whether anything is known of the end.
     pub fn is_known(&self) -> bool {
         self.exit.is_some() || self.disruption.is_some() || self.pod_status.is_some()
     }
@@ -124,17 +120,6 @@ impl PodFailure {
         self.disrupted_at = self.disrupted_at.or(later.disrupted_at);
         self.pod_status = self.pod_status.take().or(later.pod_status);
         self.policy_input = later.policy_input;
-    }
-
-    /// Whether the Job's podFailurePolicy fails the whole Job, or this index for good, because of a Pod that failed
-    /// like this.
-    pub fn fails_job_or_index(&self, job: &JobTemplateSpec) -> bool {
-        matches!(self.first_action(job), Some("FailJob" | "FailIndex"))
-    }
-
-    /// Whether the Job's podFailurePolicy fails the whole Job because of a Pod that failed like this.
-    pub fn fails_job(&self, job: &JobTemplateSpec) -> bool {
-        self.first_action(job) == Some("FailJob")
     }
 
     /// The action of the first rule of the Job's podFailurePolicy that matches a Pod that failed like this: same rules, same order
@@ -197,7 +182,6 @@ impl fmt::Display for Exit {
 /// The end of a worker that its agent has reported.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ReportedExit {
-    /// Epoch that the worker was in.
     pub epoch: i32,
     /// The end. The container is not named.
     pub exit: Exit,
@@ -360,7 +344,7 @@ mod tests {
     #[case::container_of_that_life(42, BEFORE, None, "OOMKilled")]
     #[case::container_of_a_later_life(42, AFTER, None, "signal 9")]
     #[case::agent_says_so(42, AFTER, Some("OOMKilled"), "OOMKilled")]
-    fn reported_kill_is_for_want_of_memory_where_its_container_says_so(
+    fn reported_kill_is_out_of_memory_if_container_says_so(
         #[case] code: i32,
         #[case] started: &str,
         #[case] reason: Option<&str>,

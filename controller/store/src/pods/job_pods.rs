@@ -3,7 +3,7 @@
 mod addresses;
 mod counts;
 #[cfg(any(test, feature = "testing"))]
-mod kept;
+mod testing;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -13,10 +13,9 @@ use super::ObservedEpochs;
 use super::slot::{Blocked, FailedWorker, PodSlot, Share};
 use super::view::{Epoch, PodPhase, PodView};
 use crate::Ranges;
-use crate::members::JobMembers;
 use counts::Counts;
 #[cfg(any(test, feature = "testing"))]
-pub use kept::Kept;
+pub use testing::Kept;
 
 static NONE: BTreeSet<i32> = BTreeSet::new();
 
@@ -37,12 +36,10 @@ pub struct JobPods {
 /// Which slots count: those of the Job's size that have not completed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extent {
-    /// Number of slots.
     pub size: i32,
-    /// Completed indexes.
     pub completed: Ranges,
-    /// The Pods that the epoch of the group began with.
-    pub members: JobMembers,
+    /// Indexes of the Pods that the epoch of the group began with.
+    pub members: Ranges,
 }
 
 impl Extent {
@@ -126,7 +123,6 @@ impl JobPods {
         self.extent.is_none() && self.is_empty()
     }
 
-    /// Whether no Pod is there.
     pub fn is_empty(&self) -> bool {
         self.pods == 0
     }
@@ -168,7 +164,7 @@ impl JobPods {
 
     /// Slots whose Pod succeeded, of those that the Job does not count as completed yet.
     pub fn succeeded(&self) -> usize {
-        self.counts.succeeded
+        self.counts.succeeded.len()
     }
 
     /// The indexes whose workers have succeeded, whether the Job counts them as completed or not.
@@ -294,18 +290,6 @@ impl JobPods {
         domains.map(|(domain, indexes)| (&**domain, self.standing(indexes)))
     }
 
-    /// How the counts differ from those of the slots as they are, if they do.
-    #[cfg(any(test, feature = "testing"))]
-    pub fn miscounted(&self) -> Option<String> {
-        let mut counted = Counts::default();
-        for (index, slot) in &self.slots {
-            counted.add(*index, &share(self.extent.as_ref(), self.epochs.synced, *index, slot));
-        }
-        // The slots do not keep the order of reports.
-        counted.first_to_report = self.counts.first_to_report;
-        (counted != self.counts).then(|| format!("{:?}, and the slots say {counted:?}", self.counts))
-    }
-
     pub(super) fn find(&self, name: &str, index: Option<i32>) -> Option<&PodView> {
         match index {
             Some(index) => self.slots.get(&index)?.pods().find(|pod| pod.name == name),
@@ -384,7 +368,7 @@ mod tests {
     #[test]
     fn epoch_that_falls_changes_each_slot_once() {
         let synced = |synced: i32| ObservedEpochs { synced, deprecated: synced - 1, lifted_at: None };
-        let mut pods = JobPods::of([&Kept::default()], synced(1), JobMembers::All);
+        let mut pods = JobPods::of([&Kept::default()], synced(1), Ranges::all());
         let pod = |name: &str| PodView { name: name.into(), uid: name.into(), index: Some(0), ..PodView::default() };
         let (deleted_at, epoch) = (Some(Timestamp::UNIX_EPOCH), Epoch::Reported(2));
         pods.apply(PodView { epoch, deleted_at, workers: 1, ..pod("goes") }, synced(1));

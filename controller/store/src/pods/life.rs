@@ -156,7 +156,7 @@ mod tests {
     #[case::both_run(running(), running(), None)]
     #[case::reset(json!({"waiting": {}}), terminated(7), None)]
     #[case::never_ran(running(), json!({"terminated": {"exitCode": 137}}), None)]
-    fn life_of_a_sidecar_ends_with_a_code_that_restarts_its_pod(
+    fn sidecar_life_ends_with_code_that_restarts_pod(
         #[case] agent: Value,
         #[case] worker: Value,
         #[case] started: Option<&str>,

@@ -34,7 +34,6 @@ struct Well {
     agent_restarts: i32,
 }
 
-/// What a change of a Pod means.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct MemberChange {
     /// Its containers restart in this epoch, in which its worker had been observed running.
@@ -223,7 +222,7 @@ mod tests {
     #[case::node_ahead_observed_ended(&[ended(70), PodView { deleted_at: Some(at_second(60)), ..ended(70) }], false)]
     #[case::both_at_once_ended_after(&[deleted(60, Some(61))], true)]
     #[case::both_at_once_ended_before(&[deleted(60, Some(59))], false)]
-    fn success_of_deleted_pod_is_loss_if_worker_ran_when_deleted(#[case] observed: &[PodView], #[case] expected: bool) {
+    fn success_is_loss_if_worker_ran_when_pod_was_deleted(#[case] observed: &[PodView], #[case] expected: bool) {
         let mut pod = Member::new(running(1, 7, 1), synced(1));
         for view in observed {
             pod.apply(view.clone(), synced(1));
@@ -246,13 +245,13 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_counts_in_the_epoch_in_which_the_worker_was_observed_running() {
+    fn failure_counts_in_epoch_in_which_worker_ran() {
         let mut pod = Member::new(running(1, 7, 1), synced(1));
         assert_eq!(pod.apply(failing(1), synced(1)).broke_in, Some(1));
     }
 
     #[test]
-    fn a_slow_status_that_still_shows_the_last_restart_is_no_failure_of_the_next_epoch() {
+    fn slow_status_with_last_restart_does_not_fail_next_epoch() {
         let mut pod = Member::new(running(1, 7, 1), synced(1));
         pod.apply(failing(1), synced(1));
         assert_eq!(pod.apply(failing(2), synced(1)).broke_in, None);
@@ -262,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_status_that_shows_the_worker_of_the_last_epoch_proves_nothing_for_the_next() {
+    fn slow_status_with_last_worker_proves_nothing_for_next() {
         let mut pod = Member::new(running(1, 7, 1), synced(1));
         pod.apply(running(2, 7, 1), synced(1));
         assert_eq!(pod.apply(PodView { agent_restarts: 1, ..at(2) }, synced(1)).broke_in, None, "it caught up");
@@ -274,20 +273,20 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_of_the_last_epoch_is_not_taken_for_one_of_the_next_when_that_is_known_first() {
+    fn last_worker_is_not_taken_for_one_of_next_epoch() {
         let mut pod = Member::new(running(1, 7, 1), synced(1));
         pod.apply(running(2, 7, 1), synced(2));
         assert_eq!(pod.apply(failing(2), synced(2)).broke_in, None);
     }
 
     #[test]
-    fn nothing_follows_from_a_failure_that_was_there_before_the_controller() {
+    fn failure_before_controller_start_restarts_nothing() {
         let mut pod = Member::new(failing(1), synced(1));
         assert_eq!(pod.apply(PodView { version: 2, ..failing(1) }, synced(1)).broke_in, None);
     }
 
     #[test]
-    fn a_restart_that_no_status_showed_is_known_by_the_agents_count() {
+    fn restart_not_shown_is_known_by_agents_count() {
         let mut pod = Member::new(PodView { agent_restarts: 3, ..running(1, 7, 1) }, synced(1));
         let restarted = PodView { agent_restarts: 4, ..at(1) };
         assert_eq!(pod.apply(restarted.clone(), synced(1)).broke_in, Some(1));
@@ -299,7 +298,7 @@ mod tests {
     #[case::it_is_younger_than_its_worker(9, 8, 1, (true, true))]
     #[case::it_is_younger_and_was_believed(9, 8, 2, (true, true))]
     #[case::the_epoch_of_its_worker_runs(8, 8, 2, (false, false))]
-    fn an_agent_is_suspected_if_its_worker_runs_before_its_epoch_does(
+    fn agent_is_suspected_if_worker_runs_before_its_epoch(
         #[case] agent: i64,
         #[case] worker: i64,
         #[case] begun: i32,
@@ -312,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_supervisor_that_restarts_its_worker_in_one_container_is_not_suspected() {
+    fn supervisor_that_restarts_its_worker_is_not_suspected() {
         let supervised = |epoch| PodView { sidecar: false, ..running(epoch, 7, 0) };
         let mut pod = Member::new(supervised(1), synced(1));
         pod.apply(supervised(2), synced(1));
@@ -330,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_failure_before_the_worker_ran_is_counted_as_one() {
+    fn only_failure_before_worker_ran_is_counted() {
         let now = synced(1);
         let mut pod = Member::new(at(2), now);
         assert!(pod.apply(PodView { restarts: 1, ..at(2) }, now).failed_before_worker);
@@ -351,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn who_restarts_because_its_epoch_is_over_has_not_failed_and_who_does_so_again_has() {
+    fn first_restart_after_end_of_epoch_is_no_failure() {
         let over = ObservedEpochs { synced: 1, deprecated: 1, lifted_at: None };
         let mut pod = Member::new(at(1), synced(1));
         assert!(!pod.apply(PodView { restarts: 1, ..at(1) }, over).failed_before_worker);
@@ -359,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_reported_the_next_epoch_before_a_slow_status_shows_its_restart_has_not_failed() {
+    fn restart_status_after_next_report_is_no_failure() {
         let over = ObservedEpochs { synced: 1, deprecated: 1, lifted_at: None };
         let mut pod = Member::new(at(1), synced(1));
         assert!(!pod.apply(at(2), over).failed_before_worker);
@@ -368,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn each_epoch_that_is_over_explains_one_restart_however_slow_the_status_is() {
+    fn each_ended_epoch_explains_one_restart() {
         let over = |deprecated| ObservedEpochs { synced: 2, deprecated, lifted_at: None };
         let mut pod = Member::new(at(1), synced(1));
         pod.apply(at(2), over(1));

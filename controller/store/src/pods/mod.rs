@@ -13,7 +13,7 @@ mod slot;
 mod stream_report;
 mod view;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use jobset_api::JobSetStatus;
@@ -36,8 +36,6 @@ pub use view::{Domain, Epoch, JOB_TRACKING, PodPhase, PodView, WaitingContainer}
 pub struct JobSetPods {
     jobs: HashMap<Arc<str>, JobPods>,
     places: HashMap<Box<str>, PodPlace>,
-    /// Number of Pods on each node.
-    nodes: BTreeMap<Arc<str>, usize>,
     epochs: ObservedEpochs,
     /// Whether an agent of the Go JobSet has reported.
     report_attempts: bool,
@@ -57,7 +55,6 @@ pub struct ObservedEpochs {
 }
 
 impl ObservedEpochs {
-    /// Reads a status.
     pub fn of(status: &JobSetStatus) -> Self {
         Self {
             synced: status.synced_epoch,
@@ -87,14 +84,11 @@ pub(crate) struct PodChange {
     pub matters: bool,
     /// The Pod is gone, and its end is a failure.
     pub failed: bool,
-    /// The node that has its first Pod of this JobSet.
-    pub entered: Option<Arc<str>>,
-    /// The node that has no Pod of this JobSet any more.
-    pub left: Option<Arc<str>>,
+    /// The node that the Pod is on now, and the one that it was on before.
+    pub nodes: (Option<Arc<str>>, Option<Arc<str>>),
 }
 
 impl JobSetPods {
-    /// The Pods of the Job with this UID.
     pub fn of_job(&self, uid: &str) -> Option<&JobPods> {
         self.jobs.get(uid)
     }
@@ -114,9 +108,9 @@ impl JobSetPods {
         self.report_attempts
     }
 
-    /// The nodes of these Pods.
-    pub fn nodes(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.nodes.keys()
+    /// The node of each Pod.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = Arc<str>> {
+        self.places.values().filter_map(|place| place.node.clone())
     }
 
     /// The Pods on the nodes for which `is_one` is true, each with the UID of its Job, in the order of their names.
@@ -138,9 +132,6 @@ impl JobSetPods {
         self.forget_replaced(&view);
         self.reports.observe(&view);
         self.reports.overlay(&mut view, self.epochs);
-        // One allocation for each node, however many Pods are on it.
-        view.node =
-            view.node.take().map(|node| self.nodes.get_key_value(&node).map_or(node, |(known, _)| known.clone()));
         let uid = view.job_uid.take().unwrap_or_default();
         let job = self.jobs.get_key_value(uid.as_str()).map_or_else(|| Arc::from(uid), |(job, _)| job.clone());
         let place = PodPlace { job: job.clone(), index: view.index, node: view.node.clone() };
@@ -148,11 +139,10 @@ impl JobSetPods {
         if let Some(before) = before.as_ref().filter(|before| before.job != job || before.index != view.index) {
             self.remove_from_job(&view.name, before);
         }
-        let was_on = before.as_ref().and_then(|before| before.node.clone());
-        let is_bound = before.is_none() || was_on != view.node;
-        let (entered, left) = if was_on == view.node { (None, None) } else { self.moves(view.node.clone(), was_on) };
+        let is_new = before.is_none();
+        let nodes = (view.node.clone(), before.and_then(|before| before.node));
         let changed = self.jobs.entry(job).or_default().apply(view, self.epochs);
-        PodChange { matters: changed || is_bound, failed: false, entered, left }
+        PodChange { matters: changed || is_new || nodes.0 != nodes.1, failed: false, nodes }
     }
 
     /// An agent has reported over the stream. Returns whether a rule could decide differently.
@@ -196,15 +186,13 @@ impl JobSetPods {
         }
     }
 
-    /// A Pod is gone.
     pub(crate) fn remove(&mut self, name: &str) -> PodChange {
         let Some(place) = self.places.remove(name) else { return PodChange::default() };
         if let Some(pod) = self.jobs.get(&place.job).and_then(|pods| pods.find(name, place.index)) {
             self.reports.forget(&pod.uid);
         }
         let failed = self.remove_from_job(name, &place);
-        let (_, left) = self.moves(None, place.node);
-        PodChange { matters: true, failed, entered: None, left }
+        PodChange { matters: true, failed, nodes: (None, place.node) }
     }
 
     /// Returns whether the end of the Pod is a failure.
@@ -215,23 +203,6 @@ impl JobSetPods {
             self.jobs.remove(&place.job);
         }
         failed
-    }
-
-    /// Counts a Pod on another node. Returns the node that it is the first one on, and the node that it was the last one on.
-    fn moves(&mut self, to: Option<Arc<str>>, from: Option<Arc<str>>) -> (Option<Arc<str>>, Option<Arc<str>>) {
-        let left = from.filter(|node| {
-            let count = self.nodes.get_mut(node).map_or(0, |count| {
-                *count -= 1;
-                *count
-            });
-            count == 0 && self.nodes.remove(node).is_some()
-        });
-        let entered = to.filter(|node| {
-            let count = self.nodes.entry(node.clone()).or_default();
-            *count += 1;
-            *count == 1
-        });
-        (entered, left)
     }
 
     /// The epochs of the JobSet, whenever it was observed.
@@ -268,7 +239,6 @@ impl JobSetPods {
         }
     }
 
-    /// Whether no Pod exists.
     pub(crate) fn is_empty(&self) -> bool {
         self.places.is_empty()
     }

@@ -52,13 +52,10 @@ impl Blocked {
 
 #[derive(Clone, Debug, PartialEq, Hash)]
 pub struct FailedWorker {
-    /// Name of its Pod.
     pub pod: String,
-    /// Node of its Pod.
     pub node: Option<Arc<str>>,
     /// Completion index of its Pod.
     pub index: Option<i32>,
-    /// Epoch that it was in.
     pub epoch: i32,
     /// Whether its Pod was being deleted, or was gone, when its end was first observed.
     pub deleted: bool,
@@ -66,7 +63,6 @@ pub struct FailedWorker {
     pub pod_ended: bool,
     /// Whether its agent has reported the failure: a supervisor, whose container goes on.
     pub reported: bool,
-    /// What is known of the end.
     pub failure: PodFailure,
 }
 
@@ -84,13 +80,10 @@ pub(super) struct Share {
     pub trust: Trust,
     /// There is no report that is a number.
     pub unreported: bool,
-    /// The report is not a number.
     pub malformed: bool,
-    /// Its worker runs.
     pub runs: bool,
     /// It is unreported, and the worker runs all the same: the report was lost.
     pub mute: bool,
-    /// Its Pod has succeeded.
     pub succeeded: bool,
     /// Its success is a loss.
     pub lost: bool,
@@ -107,21 +100,12 @@ pub(super) struct Share {
     pub waits: Option<i32>,
     /// Its Pod has lost its sandbox, or has a container that ends by itself and keeps others waiting.
     pub stuck: bool,
-    /// Its failed Pods that may delay a successor.
-    pub held: HeldPods,
+    /// Its failed Pods that may delay a successor, and how many of them are being deleted.
+    pub held: (usize, usize),
     /// The second in which the Pod got its address, if it has reported; the last of all where its status does not say so yet.
     pub address: Option<i64>,
     /// Domain that the Pod asks for, if it follows a leader.
     pub domain: Option<Box<str>>,
-}
-
-/// Failed Pods with the finalizer of the Job controller.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct HeldPods {
-    /// How many there are.
-    pub pods: usize,
-    /// How many of them are being deleted.
-    pub deleted: usize,
 }
 
 /// Whether the worker is in the epoch that its agent reports.
@@ -140,46 +124,38 @@ pub(super) enum Trust {
 impl PodSlot {
     /// The Pod as it is now. A failure in an epoch that is over is none: its Pods are told to restart.
     pub(super) fn apply(&mut self, view: PodView, epochs: ObservedEpochs) {
-        let (uid, is_going) = (view.uid.clone(), view.deleted_at.is_some());
-        let goes_now = is_going && self.pods().any(|pod| pod.uid == uid && pod.deleted_at.is_none());
-        let change = match self.members.iter_mut().find(|member| member.view.uid == view.uid) {
-            Some(member) if member.view.version > view.version => return,
-            Some(member) => member.apply(view, epochs),
+        let known = self.members.iter().position(|member| member.view.uid == view.uid);
+        let was_here = known.is_some_and(|place| self.members[place].view.deleted_at.is_none());
+        let (place, change) = match known {
+            Some(place) if self.members[place].view.version > view.version => return,
+            Some(place) => (place, self.members[place].apply(view, epochs)),
             None => {
                 self.members.push(Member::new(view, epochs));
-                MemberChange::default()
+                (self.members.len() - 1, MemberChange::default())
             }
         };
         if change.failed_before_worker || change.refused {
-            self.note_blocked(&uid, &change);
+            self.note_blocked(place, &change);
+        }
+        let member = &self.members[place];
+        let (uid, is_going) = (member.view.uid.clone(), member.view.deleted_at.is_some());
+        if member.view.workers != 0 {
+            self.deleted_before_start = 0;
+        } else if was_here && is_going && member.waits_to_start().is_some() {
+            self.deleted_before_start = self.deleted_before_start.saturating_add(1);
         }
         if is_going {
             self.note_given_up(&uid);
-        }
-        if let Some(member) = self.members.iter().find(|member| member.view.uid == uid) {
-            if member.view.workers != 0 {
-                self.deleted_before_start = 0;
-            } else if goes_now && member.waits_to_start().is_some() {
-                self.deleted_before_start = self.deleted_before_start.saturating_add(1);
-            }
         }
         // A Pod that has passed the barrier is not held up by failures that are observed late.
         if self.members.iter().any(|member| member.is_well_in(epochs.synced)) {
             self.blocked = None;
         }
         if let Some(epoch) = change.broke_in.filter(|epoch| *epoch > epochs.deprecated) {
-            let failing = |member: &&Member| member.view.epoch.number() == Some(epoch);
-            if let Some(broken) = self.members.iter().rfind(failing).map(|member| FailedWorker::of(&member.view, epoch))
-            {
-                self.note_failure(broken);
-            }
+            self.note_failure(FailedWorker::of(&self.members[place].view, epoch));
         }
         self.note_end(epochs);
-        let reported = self
-            .members
-            .iter()
-            .find(|member| member.view.uid == uid)
-            .and_then(|it| FailedWorker::reported_by(&it.view));
+        let reported = FailedWorker::reported_by(&self.members[place].view);
         if let Some(reported) = reported.filter(|reported| reported.epoch > epochs.deprecated || self.knows(reported)) {
             self.note_failure(reported);
         }
@@ -242,11 +218,6 @@ impl PodSlot {
         self.members.iter().max_by_key(|member| rank(&member.view))
     }
 
-    fn held(&self) -> HeldPods {
-        let held = || self.pods().filter(|pod| pod.delays_its_successor());
-        HeldPods { pods: held().count(), deleted: held().filter(|pod| pod.deleted_at.is_some()).count() }
-    }
-
     /// A Pod that follows another shows that the Job did not take that one for a success.
     fn note_loss(&mut self, uid: &str) {
         let Some(member) = self.standing_member().filter(|member| member.view.uid == uid) else { return };
@@ -255,16 +226,15 @@ impl PodSlot {
     }
 
     /// Notes a Pod that has failed before its worker ran, or that its node has refused.
-    fn note_blocked(&mut self, uid: &str, change: &MemberChange) {
-        let Some(member) = self.members.iter().find(|member| member.view.uid == uid) else { return };
-        let PodView { name, node, phase, failure, .. } = &member.view;
+    fn note_blocked(&mut self, place: usize, change: &MemberChange) {
+        let PodView { name, uid, node, phase, failure, .. } = &self.members[place].view;
         let blocked = self.blocked.get_or_insert_default();
-        let before = if blocked.uid == uid { blocked.failures } else { 0 };
+        let before = if blocked.uid == *uid { blocked.failures } else { 0 };
         let has_failed = change.failed_before_worker && *phase == PodPhase::Failed;
         blocked.failures = if has_failed { 0 } else { before + u32::from(change.failed_before_worker) };
         blocked.pods += u32::from(has_failed);
         blocked.refusals += u32::from(change.refused);
-        (blocked.pod, blocked.uid, blocked.node) = (name.clone(), uid.to_owned(), node.clone());
+        (blocked.pod, blocked.uid, blocked.node) = (name.clone(), uid.clone(), node.clone());
         blocked.failure = failure.as_deref().cloned().unwrap_or_default();
         blocked.failure.first.clone_from(&change.first);
     }
@@ -311,6 +281,7 @@ impl PodSlot {
 
     /// What the slot adds to the counts.
     pub(super) fn share(&self, synced: i32) -> Share {
+        let held = || self.pods().filter(|pod| pod.delays_its_successor());
         let mut share = Share {
             lost: self.lost.is_some(),
             broken: self.broken.as_ref().map(|broken| broken.epoch),
@@ -318,7 +289,7 @@ impl PodSlot {
                 .blocked
                 .as_ref()
                 .map_or((0, 0, 0), |blocked| (blocked.failures, blocked.pods, blocked.refusals)),
-            held: self.held(),
+            held: (held().count(), held().filter(|pod| pod.deleted_at.is_some()).count()),
             ..Share::default()
         };
         let Some(member) = self.standing_member() else { return share };

@@ -17,13 +17,11 @@ const MOST_UNOBSERVED: usize = 16_384;
 /// What the agent of a Pod reports over the stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct StreamReport {
-    /// Name of the Pod.
     pub pod: String,
     pub pod_uid: String,
     pub epoch: i32,
     /// How the worker of the epoch before ended: the text of the annotation `worker-exit`.
     pub exit: Option<String>,
-    /// When the agent started.
     pub started: Option<Timestamp>,
 }
 
@@ -161,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn report_of_a_later_life_in_the_same_epoch_raises_the_life() {
+    fn report_of_later_life_in_same_epoch_raises_life() {
         let second = |second| Some(Timestamp::from_second(second).unwrap());
         let of_life = |started| StreamReport { started, ..report("a", 2) };
         let mut reports = StreamReports::default();
@@ -178,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn later_epoch_without_a_life_is_not_of_the_life_before() {
+    fn later_epoch_without_life_is_not_of_life_before() {
         let mut reports = StreamReports::default();
         let mut before = PodView { life: Some(Timestamp::UNIX_EPOCH), ..pod("a", Epoch::Reported(2)) };
         reports.note(report("a", 3), Some(&before));
@@ -195,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn epoch_above_the_next_counts_once_the_synced_epoch_has_grown() {
+    fn epoch_above_next_counts_once_synced_epoch_grows() {
         let mut reports = StreamReports::default();
         let before = pod("a", Epoch::Reported(2));
         reports.note(report("a", 3), Some(&before));

@@ -9,8 +9,8 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::containers::{
-    all_ended, have_succeeded, identity, is_of_agent, is_supervised, lost_with_its_node, restarting, sandbox_lost_at,
-    sandbox_since, started, waiting,
+    all_ended, gets_another_sandbox, have_succeeded, identity, is_of_agent, is_supervised, lost_with_its_node,
+    restarting, sandbox_since, started, waiting,
 };
 use super::failure::{Exit, PodFailure, ReportedExit, has_failed, shorten};
 use super::life::{self, EndedLife};
@@ -24,14 +24,11 @@ const LONGEST_EPOCH: usize = 64;
 /// Longest name of a topology that is kept, in bytes: that of a label. A longer one is the label of no node.
 const LONGEST_LABEL: usize = 253 + "/".len() + 63;
 
-/// A Pod, reduced.
 // Each is said by itself, and read by itself.
 #[allow(clippy::struct_excessive_bools)]
 #[derive(Clone, Debug, Default, PartialEq, Hash)]
 pub struct PodView {
-    /// Name of the Pod.
     pub name: String,
-    /// UID of the Pod.
     pub uid: String,
     /// resourceVersion.
     pub version: u64,
@@ -47,13 +44,11 @@ pub struct PodView {
     pub phase: PodPhase,
     /// Since when it is being deleted, if it is: when the request came, not when its grace ends.
     pub deleted_at: Option<Timestamp>,
-    /// When it was created.
     pub created: Timestamp,
     /// Since when it has its sandbox, and with it its address, by the clock of its node. `None` if it has none.
     pub address_since: Option<Timestamp>,
     /// Whether it has the finalizer [`JOB_TRACKING`].
     pub tracked: bool,
-    /// Node that it is bound to.
     pub node: Option<Arc<str>>,
     /// Topology domain that its node selector asks for, if its JobSet is placed exclusively: the Pod follows its leader.
     pub domain: Option<Domain>,
@@ -93,7 +88,6 @@ pub struct PodView {
 /// The epoch that a Pod reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Epoch {
-    /// Not reported yet.
     #[default]
     Absent,
     Reported(i32),
@@ -113,7 +107,6 @@ pub enum PodPhase {
 /// A container that waits for its start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct WaitingContainer {
-    /// Name of the container.
     pub name: String,
     /// Reason that the kubelet gives, such as `CreateContainerConfigError`.
     pub reason: String,
@@ -140,7 +133,6 @@ impl PodView {
         self.epoch.number().is_some_and(|epoch| epoch > reported.epoch).then_some(reported)
     }
 
-    /// Reduces a Pod.
     pub fn of(pod: &PartialPod) -> Self {
         let workers = &pod.status.container_statuses;
         let agents = || pod.status.init_container_statuses.iter().filter(|status| is_of_agent(pod, status));
@@ -151,10 +143,10 @@ impl PodView {
         };
         let restarting = restarting(pod);
         let deleted_at = deletion_requested(pod);
-        let sandbox_lost_at = sandbox_lost_at(pod);
+        let lost_at = lost_with_its_node(pod);
         let ended_life = EndedLife::of(pod);
         let failing = restarting
-            || lost_with_its_node(pod).is_some()
+            || lost_at.is_some()
             || pod.status.init_container_statuses.iter().any(has_failed)
             || deleted_at.is_some()
             || ended_life.is_some()
@@ -187,7 +179,7 @@ impl PodView {
             workers_succeeded: !restarting && have_succeeded(pod),
             life: life::reported(pod.annotations()),
             ended_life,
-            sandbox_lost_at,
+            sandbox_lost_at: lost_at.filter(|_| !gets_another_sandbox(pod)),
             waiting: waiting(pod).map(Box::new),
             failure: failing.then(|| Box::new(PodFailure::of(pod))),
         }
@@ -233,7 +225,6 @@ impl PodView {
 }
 
 impl Epoch {
-    /// The number, if it is one.
     pub fn number(&self) -> Option<i32> {
         match self {
             Self::Reported(epoch) => Some(*epoch),
@@ -337,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn the_start_of_the_agent_is_not_that_of_another_init_container() {
+    fn agent_start_is_not_that_of_another_init_container() {
         let view = pod(&json!({"status": {
             "initContainerStatuses": [
                 {"name": "preflight", "restartCount": 2, "state": {"running": {"startedAt": "2026-01-01T00:00:09Z"}}},

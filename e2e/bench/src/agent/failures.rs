@@ -13,13 +13,11 @@ use jobset_harness::wait::{self, Check};
 use jobset_harness::workload::{RECREATE, is_ready};
 
 use super::mode::{MeasuredMode, ModeCase};
-use super::report::{AgentFigures, FailuresInARow, RestartSeries};
+use super::report::{AgentFigures, RestartSeries};
 use super::requests;
 use crate::meter;
 use crate::report::rounded;
 
-/// Failures in a row of the same worker, each as soon as all run again.
-const IN_A_ROW: usize = 5;
 /// A kubelet syncs its Pods once a second: failures at equal distances could all fall into the same part of it.
 const KUBELET_PERIOD: Duration = Duration::from_secs(1);
 
@@ -42,9 +40,6 @@ pub(super) async fn measure(
             series.requests.push(requests::most_of_an_agent(&requests, exited));
         }
         progress(&format!("{} of {restarts} restarts", series.seconds.len()));
-        if series.seconds.len() == restarts && case.in_a_row {
-            figures.in_a_row.insert(case.key(), group.fail_in_a_row().await?);
-        }
         if is_in_place {
             group.add_footprint(figures)?;
         }
@@ -81,11 +76,6 @@ impl FailingGroup {
     /// Lets one worker end at a random time, and waits until all run again; when it exited, and when the last worker started.
     pub(crate) async fn fail_at_random(&mut self, index: usize) -> Result<(f64, f64)> {
         tokio::time::sleep(KUBELET_PERIOD.mul_f64(fastrand::f64())).await;
-        self.fail(index).await
-    }
-
-    /// Lets one worker end, and waits until all run again; when it exited, and when the last worker started.
-    async fn fail(&mut self, index: usize) -> Result<(f64, f64)> {
         let workers = self.group.workers().await?;
         let victim = workers.values().nth(index % workers.len()).context("no worker")?;
         let asked = now();
@@ -99,17 +89,6 @@ impl FailingGroup {
         self.restarts += 1;
         self.run(exited).await.with_context(|| format!("restart {}", self.restarts))?;
         Ok((exited, last_start(&self.group.journal()?, exited, self.group.workers)?))
-    }
-
-    /// Lets the same worker end again and again.
-    async fn fail_in_a_row(&mut self) -> Result<FailuresInARow> {
-        let mut failures = Vec::new();
-        for _ in 0..IN_A_ROW {
-            failures.push(self.fail(0).await?);
-        }
-        let (first, last) = (failures[0].0, failures[IN_A_ROW - 1].1);
-        let seconds = failures.into_iter().map(|(exited, started)| duration(exited, started)).collect();
-        Ok(FailuresInARow { seconds, within_seconds: duration(first, last) })
     }
 
     /// Waits until all workers run after the restarts so far, the last one caused by this exit.

@@ -22,8 +22,6 @@ pub(crate) struct ModeCase {
     pub(super) mode: MeasuredMode,
     /// Whether workers stay alive on SIGTERM: the kubelet, or the agent as a supervisor, kills each after two seconds.
     pub(super) ignores_sigterm: bool,
-    /// Whether a worker also fails again and again, each time as soon as all run.
-    pub(super) in_a_row: bool,
     /// Target: requests of one agent for each restart.
     pub(super) most_requests: Option<f64>,
     /// Target: the time from a worker's exit to the last worker's start, in seconds.
@@ -31,36 +29,27 @@ pub(crate) struct ModeCase {
 }
 
 /// The agent as a sidecar of workers that end on SIGTERM.
-pub(super) const SIDECAR: ModeCase = ModeCase {
-    in_a_row: true,
-    most_requests: Some(2.0),
-    most_seconds: Some(2.5),
-    ..case("sidecar", MeasuredMode::Sidecar)
-};
+pub(super) const SIDECAR: ModeCase =
+    ModeCase { most_requests: Some(2.0), most_seconds: Some(2.5), ..case("sidecar", MeasuredMode::Sidecar) };
 
 /// All kinds, in their order.
 pub(super) const CASES: [ModeCase; 5] = [
     SIDECAR,
     ModeCase { ignores_sigterm: true, ..case("sidecar-ignoring-sigterm", MeasuredMode::Sidecar) },
-    ModeCase {
-        in_a_row: true,
-        most_requests: Some(1.0),
-        most_seconds: Some(0.3),
-        ..case("supervisor", MeasuredMode::Supervisor)
-    },
+    ModeCase { most_requests: Some(1.0), most_seconds: Some(0.3), ..case("supervisor", MeasuredMode::Supervisor) },
     ModeCase { ignores_sigterm: true, ..case("supervisor-ignoring-sigterm", MeasuredMode::Supervisor) },
     case("recreate", MeasuredMode::Recreate),
 ];
 
-/// Those over the agent stream. None fails in a row: Pods show their epoch only seconds later, and the measurement waits for it.
+/// Those over the agent stream.
 pub(super) const CASES_OVER_STREAM: [ModeCase; 2] = [
-    ModeCase { in_a_row: false, most_requests: None, ..SIDECAR },
+    ModeCase { most_requests: None, ..SIDECAR },
     ModeCase { most_seconds: Some(0.08), ..case("supervisor", MeasuredMode::Supervisor) },
 ];
 
 /// A case without targets.
 pub(crate) const fn case(name: &'static str, mode: MeasuredMode) -> ModeCase {
-    ModeCase { name, mode, ignores_sigterm: false, in_a_row: false, most_requests: None, most_seconds: None }
+    ModeCase { name, mode, ignores_sigterm: false, most_requests: None, most_seconds: None }
 }
 
 impl ModeCase {

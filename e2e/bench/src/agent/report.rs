@@ -15,11 +15,6 @@ const RSS_MB: f64 = 6.0;
 const BINARY_MB: f64 = 6.5;
 /// Longest time from an agent's start to its first report, in milliseconds.
 const FIRST_PATCH_MS: f64 = 60.0;
-/// Longest time that failures in a row take, in seconds.
-const ROW_SECONDS: f64 = 60.0;
-/// By how much a restart among failures in a row may exceed the longest of those before. A kubelet that backs off waits
-/// for ten seconds, then twenty.
-const ROW_GROWTH: f64 = 1.5;
 
 /// What was measured.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -39,8 +34,6 @@ pub(super) struct AgentFigures {
     /// Restarts by kind: `sidecar`, `sidecar_ignoring_sigterm`, `supervisor`, `supervisor_ignoring_sigterm`, `recreate`.
     #[serde(flatten)]
     pub(super) restarts: BTreeMap<String, RestartSeries>,
-    /// Failures of the same worker after those, each as soon as all ran again: `sidecar`, `supervisor`.
-    pub(super) in_a_row: BTreeMap<String, FailuresInARow>,
 }
 
 /// Restarts of one kind.
@@ -50,14 +43,6 @@ pub(super) struct RestartSeries {
     pub(super) seconds: Vec<f64>,
     /// The most requests that one agent made until all workers ran.
     pub(super) requests: Vec<usize>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub(super) struct FailuresInARow {
-    /// As those of [`RestartSeries`].
-    pub(super) seconds: Vec<f64>,
-    /// From the first worker's exit to the last worker's start.
-    pub(super) within_seconds: f64,
 }
 
 impl RestartSeries {
@@ -79,20 +64,13 @@ pub(super) fn summary(report: &Report<AgentFigures>, cases: &[ModeCase]) -> Stri
         table.figure("start to first report", milliseconds, Some(FIRST_PATCH_MS), "ms");
     }
     for case in cases {
-        let (kind, key) = (case.name, case.key());
-        let Some(series) = figures.restarts.get(&key) else { continue };
-        let longest = largest(&series.seconds);
+        let kind = case.name;
+        let Some(series) = figures.restarts.get(&case.key()) else { continue };
         table.figure(&format!("{kind}: exit to last start"), series.median(), case.most_seconds, "s");
-        table.figure(&format!("{kind}: longest"), longest, None, "s");
+        table.figure(&format!("{kind}: longest"), largest(&series.seconds), None, "s");
         if case.most_requests.is_some() {
             let most = series.requests.iter().max().copied().unwrap_or_default();
             table.figure(&format!("{kind}: requests per restart"), number(most), case.most_requests, "");
-        }
-        if let Some(row) = figures.in_a_row.get(&key) {
-            let growth = rounded(largest(&row.seconds) / longest, 1e2);
-            let failures = row.seconds.len();
-            table.figure(&format!("{kind}: {failures} failures in a row"), row.within_seconds, Some(ROW_SECONDS), "s");
-            table.figure(&format!("{kind}: growth of the longest"), growth, Some(ROW_GROWTH), "");
         }
     }
     format!("{table}The agent's build is {}. The kubelets are {}.", report.build, figures.kubelets)
@@ -113,7 +91,6 @@ mod tests {
     fn report() -> Report<AgentFigures> {
         let series =
             |seconds: &[f64], requests: &[usize]| RestartSeries { seconds: seconds.into(), requests: requests.into() };
-        let row = |seconds: [f64; 2], within_seconds| FailuresInARow { seconds: seconds.into(), within_seconds };
         let figures = AgentFigures {
             kubelets: "v1.37.2 with EventedPLEG=true".into(),
             rss_kib: 4_800,
@@ -127,7 +104,6 @@ mod tests {
                 ("recreate".into(), series(&[5.0], &[0])),
             ]
             .into(),
-            in_a_row: [("sidecar".into(), row([5.7, 2.5], 20.5)), ("supervisor".into(), row([0.1, 0.2], 61.0))].into(),
         };
         Report { figures, build: "agent (fat LTO, size)", cpus: 2 }
     }
@@ -142,7 +118,6 @@ mod tests {
         let seconds = ["sidecar", "supervisor", "recreate"].map(|mode| written[mode]["seconds"].clone());
         assert_eq!(seconds, [json!([2.4, 2.9, 2.7]), json!([0.1, 0.2]), json!([5.0])]);
         assert_eq!(written["sidecar"]["requests"], json!([1, 2, 2]));
-        assert_eq!(written["in_a_row"]["sidecar"]["within_seconds"], 20.5);
     }
 
     #[test]
@@ -157,13 +132,9 @@ mod tests {
             "sidecar: exit to last start 2.7 s 2.5 s MISSED",
             "sidecar: longest 2.9 s",
             "sidecar: requests per restart 2 2 met",
-            "sidecar: 2 failures in a row 20.5 s 60 s met",
-            "sidecar: growth of the longest 1.97 1.5 MISSED",
             "supervisor: exit to last start 0.15 s 0.3 s met",
             "supervisor: longest 0.2 s",
             "supervisor: requests per restart 2 1 MISSED",
-            "supervisor: 2 failures in a row 61 s 60 s MISSED",
-            "supervisor: growth of the longest 1 1.5 met",
             "recreate: exit to last start 5 s",
             "recreate: longest 5 s",
             "The agent's build is agent (fat LTO, size). The kubelets are v1.37.2 with EventedPLEG=true.",

@@ -2,7 +2,7 @@
 //! its own stream ([`Link`]).
 //!
 //! A simulated agent has no process: a restart of the Pod is a new state machine and, as a sidecar, a new watch or
-//! connection. It takes no longer than the API server takes for what kubelets write about it.
+//! connection. It takes no time.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -16,7 +16,6 @@ use tokio::task::JoinSet;
 use tokio::time::sleep_until;
 
 use super::case::WatchMode;
-use super::kubelet::Kubelets;
 use super::link::{Link, Links};
 use super::roll::{AgentStage, Roll, WayToEpoch};
 
@@ -34,19 +33,12 @@ struct SharedByAgents {
     uid: String,
     mode: WatchMode,
     roll: Roll,
-    kubelets: Option<Kubelets>,
 }
 
 impl Agents {
     /// Starts the agents of these Pods, all at once.
-    pub(super) fn start(
-        links: Links,
-        kubelets: Option<Kubelets>,
-        mode: WatchMode,
-        uid: String,
-        pods: &[String],
-    ) -> Self {
-        let shared = Arc::new(SharedByAgents { links, uid, mode, roll: Roll::new(pods.len()), kubelets });
+    pub(super) fn start(links: Links, mode: WatchMode, uid: String, pods: &[String]) -> Self {
+        let shared = Arc::new(SharedByAgents { links, uid, mode, roll: Roll::new(pods.len()) });
         shared.roll.set_out(1);
         let mut tasks = JoinSet::new();
         let restarts = pods.iter().enumerate().map(|(index, pod)| {
@@ -63,29 +55,14 @@ impl Agents {
         self.shared.roll.set_out(epoch);
     }
 
-    /// Lets one worker fail, and with it its agent restart. Gives the instant when the API server has stored the failure,
-    /// if it is visible before the agent's report: a supervisor's container continues, and the Pod's status stays.
-    pub(super) async fn fail(&self, index: usize, limit: Duration) -> Result<Option<Instant>> {
-        let mut stored = None;
-        if let (Some(kubelets), WatchMode::New) = (&self.shared.kubelets, self.shared.mode) {
-            kubelets.fail(index, limit).await?;
-            stored = Some(Instant::now());
-        }
+    /// Lets one worker fail, and with it its agent restart.
+    pub(super) fn fail(&self, index: usize) {
         self.restarts[index].notify_one();
-        Ok(stored)
     }
 
     /// Waits until all agents have lifted their barrier.
     pub(super) async fn all_lifted(&self, limit: Duration) -> Result<WayToEpoch> {
         self.shared.roll.all_lifted(limit).await
-    }
-
-    /// Waits until the kubelets have written all statuses.
-    pub(super) async fn statuses_settled(&self, limit: Duration) -> Result<()> {
-        match &self.shared.kubelets {
-            Some(kubelets) => kubelets.settled(limit).await,
-            None => Ok(()),
-        }
     }
 }
 
@@ -103,15 +80,7 @@ impl SimulatedAgent {
             let link = self.shared.links.open(self.index, &self.pod).await;
             // The link ends with its process.
             self.live(link).await;
-            self.restarts().await;
-        }
-    }
-
-    /// What lies between the end of a container and its next start.
-    async fn restarts(&self) {
-        self.note(AgentStage::Starts);
-        if let Some(kubelets) = &self.shared.kubelets {
-            kubelets.restart(self.index).await;
+            self.note(AgentStage::Starts);
         }
     }
 
@@ -129,7 +98,7 @@ impl SimulatedAgent {
             let Some(input) = ready.pop_front() else {
                 match self.next(&mut link, &mut timer).await {
                     Some(inputs) => ready.extend(inputs),
-                    None if self.shared.mode == WatchMode::Kept => ready.push_back(self.worker_exits(1).await),
+                    None if self.shared.mode == WatchMode::Kept => ready.push_back(self.worker_exits(1)),
                     None => return,
                 }
                 continue;
@@ -151,7 +120,7 @@ impl SimulatedAgent {
                         timer = None;
                         self.lift(epoch);
                     }
-                    Output::StopWorker { .. } => ready.push_back(self.worker_exits(143).await),
+                    Output::StopWorker { .. } => ready.push_back(self.worker_exits(143)),
                     Output::Restart { .. } | Output::Exit { .. } => return,
                     // Nobody terminates a worker here, and no worker has state to save.
                     Output::Save { .. } | Output::TerminateWorker => {}
@@ -161,8 +130,8 @@ impl SimulatedAgent {
     }
 
     /// A supervised worker ends.
-    async fn worker_exits(&self, code: u8) -> Input {
-        self.restarts().await;
+    fn worker_exits(&self, code: u8) -> Input {
+        self.note(AgentStage::Starts);
         Input::WorkerExited { code }
     }
 
@@ -183,9 +152,6 @@ impl SimulatedAgent {
         // Without an epoch the JobSet does not restart in place; then the wait for the group reaches its limit.
         let Some(epoch) = epoch else { return };
         self.note(AgentStage::Lifted(epoch));
-        if let Some(kubelets) = &self.shared.kubelets {
-            kubelets.lift(self.index);
-        }
     }
 
     fn note(&self, stage: AgentStage) {

@@ -13,16 +13,6 @@ const RESTARTS: usize = 5;
 /// Restarts over the stream.
 const STREAM_RESTARTS: usize = 20;
 
-/// What happens to the Pods besides their agents' reports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum Load {
-    /// Nothing: Pods stay as the Job controller creates them. The first failure is one agent that restarts by itself.
-    Bare,
-    /// What kubelets write to the status of Pods. The first failure is a terminated worker in a Pod's status.
-    Full,
-}
-
 /// What an agent does with its watch on the JobSet, or with its connection to a relay, when its Pod restarts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 pub enum WatchMode {
@@ -52,7 +42,7 @@ pub enum Way {
 pub(super) enum Strategy {
     /// Agents restart their Pods in place.
     #[serde(rename = "InPlaceRestart")]
-    InPlace { load: Load, watch: WatchMode, way: Way },
+    InPlace { watch: WatchMode, way: Way },
     /// The Job controller replaces all Pods. There are no agents.
     Recreate,
 }
@@ -76,15 +66,14 @@ impl Strategy {
 
     /// The strategy in words.
     fn words(self) -> String {
-        let Self::InPlace { load, watch, way } = self else { return "Recreate".to_owned() };
+        let Self::InPlace { watch, way } = self else { return "Recreate".to_owned() };
         let way = match way {
             Way::Watch => "in place",
             Way::Go => "Go manager",
             Way::Stream => "in place, stream",
         };
-        let load = if load == Load::Full { "full" } else { "bare" };
         let kept = if watch == WatchMode::Kept { ", kept" } else { "" };
-        format!("{way}, {load}{kept}")
+        format!("{way}{kept}")
     }
 
     /// What carries reports and epochs, if Pods restart in place.
@@ -106,7 +95,7 @@ impl Case {
     /// The file of its result.
     pub(super) fn file(self) -> String {
         let agents = self.agents;
-        let Strategy::InPlace { load, watch, way } = self.strategy else {
+        let Strategy::InPlace { watch, way } = self.strategy else {
             return format!("restart-{agents}-recreate.json");
         };
         let way = match way {
@@ -114,17 +103,16 @@ impl Case {
             Way::Go => "go",
             Way::Stream => "stream",
         };
-        let load = if load == Load::Full { "-full" } else { "" };
         let kept = if watch == WatchMode::Kept { "-kept" } else { "" };
-        format!("{way}-{agents}{load}{kept}.json")
+        format!("{way}-{agents}{kept}.json")
     }
 }
 
 /// Measures restarts of a JobSet of N Pods on a real control plane without kubelets, with simulated agents.
 ///
 /// Prints a table, and writes restart-N.json, go-N.json and stream-N.json for each number of agents into the results
-/// folder. Other cases than the bare load with new watches or connections have a suffix in their file's name:
-/// restart-N-full.json, restart-N-recreate.json, stream-N-kept.json.
+/// folder. Other cases than those with new watches or connections have a suffix in their file's name:
+/// restart-N-recreate.json, stream-N-kept.json.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "bench")]
 pub struct Options {
@@ -138,9 +126,6 @@ pub struct Options {
     /// agent stream (stream).
     #[arg(long = "way", value_name = "WAY,...", value_delimiter = ',', default_value = "watch,go,stream")]
     pub ways: Vec<Way>,
-    /// What happens to Pods in a restart: their agents' reports alone (bare), also what kubelets write (full).
-    #[arg(long = "load", value_name = "LOAD,...", value_delimiter = ',', default_value = "bare,full")]
-    pub loads: Vec<Load>,
     /// What an agent does with its watch or its connection in a restart: open a new one as a sidecar (new), keep it as a
     /// supervisor (kept). The agents of the Go JobSet always open a new one.
     #[arg(long = "watch", value_name = "WATCH,...", value_delimiter = ',', default_value = "new")]
@@ -154,12 +139,6 @@ pub struct Options {
     /// The program jobset-relay to measure. Default: build that of the image.
     #[arg(long, value_name = "PATH")]
     pub relay: Option<PathBuf>,
-    /// The program jobset-agent to measure. Default: build that of the image.
-    #[arg(long, value_name = "PATH")]
-    pub agent: Option<PathBuf>,
-    /// Agents of the last Pods that are processes, where the way is the stream and there are more Pods.
-    #[arg(long, value_name = "N", default_value_t = 100)]
-    pub real_agents: usize,
     /// Over the stream, how many simulated agents connect at once. More than this share the machine's CPUs with relays and API
     /// server so long that they give up, and each asks the API server.
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = at_least_one())]
@@ -171,12 +150,9 @@ pub struct Options {
     /// before they are due leaves them out, as where a group fails twice within a minute; otherwise it meets them.
     #[arg(long)]
     pub settle: bool,
-    /// Pods that belong to no JobSet, for the controller's memory; where the load is bare and watches are new.
+    /// Pods that belong to no JobSet, for the controller's memory; where the way is watch and watches are new.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub foreign_pods: usize,
-    /// Changes to Pods from which the controller's CPU for one change is found; 0 leaves it out.
-    #[arg(long, value_name = "M", default_value_t = 10_000)]
-    pub pod_events: usize,
     /// Folder of the results.
     #[arg(long, value_name = "DIR", default_value_os_t = results())]
     pub results: PathBuf,
@@ -185,17 +161,12 @@ pub struct Options {
 impl Options {
     /// The cases, by size. The Go manager comes before the stream, whose results are compared with it.
     pub(super) fn cases(&self) -> Vec<Case> {
-        let of_way = |way: Way| {
-            let of_load =
-                move |load: Load| self.watches.iter().map(move |watch| Strategy::InPlace { load, watch: *watch, way });
-            self.loads.iter().copied().flat_map(of_load)
-        };
+        let of_way = |way: Way| self.watches.iter().map(move |watch| Strategy::InPlace { watch: *watch, way });
         let ways = [Way::Watch, Way::Go, Way::Stream].into_iter().filter(|way| self.ways.contains(way));
         let in_place = ways.flat_map(of_way).filter(|strategy| is_measured(*strategy));
         let strategies: Vec<Strategy> = in_place.chain(self.recreate.then_some(Strategy::Recreate)).collect();
         let case = |agents: usize, strategy: Strategy| {
-            let is_principal =
-                strategy == Strategy::InPlace { load: Load::Bare, watch: WatchMode::New, way: Way::Watch };
+            let is_principal = strategy == Strategy::InPlace { watch: WatchMode::New, way: Way::Watch };
             Case { agents, strategy, foreign_pods: if is_principal { self.foreign_pods } else { 0 } }
         };
         let of = |agents: &usize| strategies.iter().map(|strategy| case(*agents, *strategy)).collect::<Vec<_>>();
@@ -207,24 +178,11 @@ impl Options {
         let default = if case.strategy.way() == Some(Way::Stream) { STREAM_RESTARTS } else { RESTARTS };
         self.restarts.unwrap_or(default)
     }
-
-    /// How many agents of a case are processes.
-    pub(super) fn processes_of(&self, case: Case) -> usize {
-        let is_stream = case.strategy.way() == Some(Way::Stream);
-        if is_stream && case.agents > self.real_agents { self.real_agents } else { 0 }
-    }
 }
 
-/// Whether the case exists and is of interest.
+/// Whether the case exists: the agents of the Go JobSet exit in each restart, as sidecars and as supervisors.
 fn is_measured(strategy: Strategy) -> bool {
-    match strategy {
-        // Agents that keep their watch are supervisors, and the Pods of the full load have sidecars: the controller
-        // would wait for the end of workers that outlive their epoch.
-        Strategy::InPlace { load: Load::Full, watch, way } => watch == WatchMode::New && way == Way::Watch,
-        // The agents of the Go JobSet exit in each restart, as sidecars and as supervisors.
-        Strategy::InPlace { watch, way: Way::Go, .. } => watch == WatchMode::New,
-        _ => true,
-    }
+    strategy != Strategy::InPlace { watch: WatchMode::Kept, way: Way::Go }
 }
 
 #[cfg(test)]
@@ -236,13 +194,12 @@ mod tests {
     }
 
     #[test]
-    fn cases_have_unique_files_and_foreign_pods_are_in_principal_one() {
+    fn cases_have_unique_files_principal_has_foreign_pods() {
         let cases = options("bench --agents 100,5000 --watch new,kept --recreate --foreign-pods 9").cases();
         let files: Vec<String> = cases.iter().map(|case| case.file()).collect();
         let of = |agents: u32| {
-            let files = ["restart-N", "restart-N-kept", "restart-N-full", "go-N", "stream-N", "stream-N-kept"];
-            let files = files.iter().chain(["restart-N-recreate"].iter());
-            files.map(|file| format!("{}.json", file.replace('N', &agents.to_string()))).collect::<Vec<_>>()
+            let files = ["restart-N", "restart-N-kept", "go-N", "stream-N", "stream-N-kept", "restart-N-recreate"];
+            files.iter().map(|file| format!("{}.json", file.replace('N', &agents.to_string()))).collect::<Vec<_>>()
         };
         assert_eq!(files, [of(100), of(5000)].concat());
         let foreign: Vec<usize> = cases.iter().map(|case| case.foreign_pods).filter(|pods| *pods > 0).collect();
@@ -250,23 +207,18 @@ mod tests {
     }
 
     #[test]
-    fn stream_has_more_restarts_and_some_real_agents() {
-        let options = options("bench --agents 100,101 --way go,stream");
-        let of = |case: &Case| (case.to_string(), options.restarts_of(*case), options.processes_of(*case));
-        let wanted = [
-            ("100 Pods, Go manager, bare", 5, 0),
-            ("100 Pods, in place, stream, bare", 20, 0),
-            ("101 Pods, Go manager, bare", 5, 0),
-            ("101 Pods, in place, stream, bare", 20, 100),
-        ];
-        let wanted = wanted.map(|(words, restarts, processes)| (words.to_owned(), restarts, processes));
+    fn stream_has_more_restarts() {
+        let options = options("bench --agents 100 --way go,stream");
+        let of = |case: &Case| (case.to_string(), options.restarts_of(*case));
+        let wanted = [("100 Pods, Go manager", 5), ("100 Pods, in place, stream", 20)];
+        let wanted = wanted.map(|(words, restarts)| (words.to_owned(), restarts));
         assert_eq!(options.cases().iter().map(of).collect::<Vec<_>>(), wanted);
     }
 
     #[test]
-    fn options_defaults_measure_both_loads_with_new_watches() {
+    fn options_defaults_measure_all_ways_with_new_watches() {
         let defaults = options("bench");
-        assert_eq!((defaults.loads, defaults.watches), (vec![Load::Bare, Load::Full], vec![WatchMode::New]));
+        assert_eq!(defaults.watches, [WatchMode::New]);
         assert_eq!(defaults.ways, [Way::Watch, Way::Go, Way::Stream]);
         let given = options("bench --restarts 3");
         assert!(given.cases().iter().all(|case| given.restarts_of(*case) == 3));

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Files beside those of the agents: connections to the API server, logs, pipes of processes.
+/// Files beside those of the agents: connections to the API server, and logs.
 const OTHERS: usize = 2_000;
 
 /// Raises the limit as far as the system permits. The relays inherit it.

@@ -104,7 +104,7 @@ pub(super) async fn watch(client: Client, inputs: mpsc::Sender<Input>) {
 
 /// Makes one request. Returns when the API server ends the watch, or the receiver is closed.
 async fn observe(client: &Client, inputs: &mpsc::Sender<Input>) -> Result<()> {
-    let mut cursor = Cursor::new();
+    let mut cursor = Cursor::default();
     let (params, version) = cursor.request(NAME, WATCH_SECONDS);
     let path = format!("/apis/jobset.x-k8s.io/v1alpha2/namespaces/{NAMESPACE}/jobsets");
     let request = Request::new(path).watch(&params, version).context("not a request")?;

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use jobset_api::JobSet;
 use jobset_harness::progress::progress;
-use kube::api::{ListParams, PostParams};
-use kube::core::Request;
+use kube::api::PostParams;
 use kube::{Api, Client, Config, ResourceExt};
 
 use super::case::{Case, Options};
@@ -41,9 +40,6 @@ pub(super) struct Bench<'a> {
 /// What the agents of the stream need.
 pub(super) struct StreamBench<'a> {
     pub(super) setup: StreamSetup,
-    /// The program of the agents that are processes.
-    pub(super) agent: &'a Path,
-    pub(super) kubeconfig: &'a Path,
     /// The folder of the control plane.
     pub(super) folder: &'a Path,
 }
@@ -96,39 +92,21 @@ impl MeasuredGroup {
         cpu: CpuSeconds,
     ) -> Result<Restart> {
         self.history.settled(bench.limit).await?;
-        let whole = before.cpu(bench)?;
         let requests = ApiRequests::read(&bench.client).await?.since(&before.requests);
         Ok(Restart {
             seconds: seconds(end.saturating_duration_since(start)),
             phases,
             api_requests: requests.total(),
             jobset_writes: self.history.count() - before.writes,
-            controller_cpu_seconds: whole.of("controller"),
-            apiserver_cpu_seconds: whole.of("api_server"),
             requests,
             cpu,
             failed_reports: 0,
-            real_agents_seconds: None,
         })
     }
 
-    pub(super) async fn figures(self, bench: &Bench<'_>, restarts: Vec<Restart>) -> Result<CaseFigures> {
-        let jobsets = Request::new(format!("/apis/jobset.x-k8s.io/v1alpha2/namespaces/{NAMESPACE}/jobsets"));
-        let jobset = bench.client.request_text(jobsets.get(NAME, &kube::api::GetParams::default())?).await?;
-        let one = ListParams::default().labels(&format!("jobset.sigs.k8s.io/jobset-name={NAME}")).limit(1);
-        let pods = Request::new(format!("/api/v1/namespaces/{NAMESPACE}/pods")).list(&one)?;
-        let pods: serde_json::Value = bench.client.request(pods).await.context("cannot read a Pod")?;
-        let pod = pods.pointer("/items/0").context("the JobSet has no Pod")?;
-        Ok(CaseFigures {
-            case: bench.case,
-            restarts,
-            controller_peak_rss_kib: peak_rss_kib(bench.controller)?,
-            cpu_us_per_event: None,
-            pod_bytes: pod.to_string().len(),
-            jobset_bytes: jobset.len(),
-            stream: None,
-            go: None,
-        })
+    pub(super) fn figures(bench: &Bench<'_>, restarts: Vec<Restart>) -> Result<CaseFigures> {
+        let controller_peak_rss_kib = peak_rss_kib(bench.controller)?;
+        Ok(CaseFigures { case: bench.case, restarts, controller_peak_rss_kib, stream: None, go: None })
     }
 }
 

@@ -1,85 +1,53 @@
-//! Restarts in place, and the cost of a Pod's event.
+//! Restarts in place.
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
-use futures::{StreamExt as _, TryStreamExt as _, stream};
+use anyhow::{Context, Result};
 use jobset_api::agent::annotation_delays;
 use jobset_harness::progress::progress;
-use kube::api::{Patch, PatchParams};
-use kube::core::Request;
-use serde::de::IgnoredAny;
-use serde_json::json;
 use tokio::time::sleep_until;
 
 use super::agents::Agents;
-use super::case::{Load, WatchMode, Way};
+use super::case::{WatchMode, Way};
 use super::group::{Bench, MeasuredGroup};
-use super::jobset::NAMESPACE;
-use super::kubelet::Kubelets;
 use super::link::{Dialect, Links};
 use super::over_stream::StreamAgents;
-use super::processes::{Clocks, split};
 use super::report::{CaseFigures, Restart};
 use crate::connections::Connections;
 use crate::phases::Phases;
-use crate::report::{number, rounded, seconds};
+use crate::report::number;
 
 /// The phases of a restart, in seconds.
 ///
-/// - `detect`: from the failure, visible at the API server or reported over the stream, to `deprecatedEpoch`, observed by the
+/// - `detect`: from the failed agent's next report, answered or sent over the stream, to `deprecatedEpoch`, observed by the
 ///   benchmark's own watch.
 /// - `deprecate`: to the last agent that restarts: the broadcast of `deprecatedEpoch`.
-/// - `report`: to the answer to the last agent's report, or until it is sent over the stream; under the full load after
-///   kubelets have written that all containers restart.
+/// - `report`: to the answer to the last agent's report, or until it is sent over the stream.
 /// - `sync`: to `syncedEpoch`, observed by the benchmark's own watch.
 /// - `lift`: to the last agent that lifts its barrier: the broadcast of `syncedEpoch`.
 pub(super) const PHASES: [&str; 5] = ["detect", "deprecate", "report", "sync", "lift"];
-/// The least sizes of the full load, in bytes of JSON.
-const FULL_POD: usize = 6_000;
-const FULL_JOBSET: usize = 8_000;
 /// A prime, so that successive failures hit Pods of all Jobs.
 const STRIDE: usize = 7_919;
-/// Annotation that nobody reads.
-const ANNOTATION: &str = "bench.jobset.example/touched";
-/// Concurrent changes to Pods.
-const CONCURRENCY: usize = 32;
 /// How long the last annotation may take that is written.
 const LAST_WRITE: Duration = Duration::from_secs(2);
-/// The controller is idle when it has used no CPU for this long.
-const QUIET: Duration = Duration::from_millis(500);
 
 /// Creates a JobSet with its agents, and lets one worker fail after the other.
-pub(super) async fn measure(bench: &Bench<'_>, load: Load, mode: WatchMode, way: Way) -> Result<CaseFigures> {
+pub(super) async fn measure(bench: &Bench<'_>, mode: WatchMode, way: Way) -> Result<CaseFigures> {
     let (group, census) = MeasuredGroup::create(bench).await?;
     let pods = census.names();
     // No real component watches every Pod for the benchmark.
     drop(census);
-    let connect = || Connections::new(&bench.config, pods.len());
-    let connections = connect()?;
-    let kubelets = match load {
-        Load::Bare => None,
-        Load::Full => Some(Kubelets::start(&connect()?, &pods, mode)),
-    };
-    let (simulated, processes) = split(&pods, bench.options.processes_of(bench.case));
-    let (links, mut stream) = if let Some(stream) = &bench.stream {
+    let (links, stream) = if let Some(stream) = &bench.stream {
         let (links, agents) = StreamAgents::prepare(bench, stream, &pods).await?;
         (links, Some(agents))
     } else {
         let dialect = if way == Way::Go { Dialect::Go } else { Dialect::Own };
-        (Links::requests(connections.clone(), dialect), None)
+        (Links::requests(Connections::new(&bench.config, pods.len())?, dialect), None)
     };
     let start = Instant::now();
-    if let (Some(agents), Some(stream)) = (&mut stream, &bench.stream) {
-        agents.start(stream, &group.uid, mode, processes)?;
-    }
-    let agents = Agents::start(links, kubelets, mode, group.uid.clone(), simulated);
+    let agents = Agents::start(links, mode, group.uid.clone(), &pods);
     agents.all_lifted(bench.limit).await.context("the start")?;
-    if let Some(stream) = &mut stream {
-        stream.all_lifted(1, bench.limit).await.context("the start")?;
-    }
     progress(&format!("{} agents run ({:.1} s)", pods.len(), start.elapsed().as_secs_f64()));
-    agents.statuses_settled(bench.limit).await?;
     group.history.settled(bench.limit).await?;
 
     let memory = stream.as_ref().map(|agents| agents.memory(bench)).transpose()?;
@@ -90,9 +58,9 @@ pub(super) async fn measure(bench: &Bench<'_>, load: Load, mode: WatchMode, way:
             settle(pods.len()).await;
         }
         let (begun, before) = (Instant::now(), bench.meter.read()?);
-        let failing = number * STRIDE % simulated.len();
-        let restart = restart(bench, &group, &agents, stream.as_mut(), failing);
-        let restart = restart.await.with_context(|| format!("restart {number}"))?;
+        let failing = number * STRIDE % pods.len();
+        let restart = restart(bench, &group, &agents, failing).await;
+        let restart = restart.with_context(|| format!("restart {number}"))?;
         progress(&format!("restart {number} of {}: {:.2} s", bench.restarts, restart.seconds));
         restarts.push(restart);
         if number == bench.restarts && stream.is_some() {
@@ -102,23 +70,14 @@ pub(super) async fn measure(bench: &Bench<'_>, load: Load, mode: WatchMode, way:
             minute = Some(bench.meter.read()?.since(&before));
         }
     }
-    let cpu_us_per_event = match bench.options.pod_events {
-        0 => None,
-        // What an event costs does not depend on how agents report.
-        _ if way != Way::Watch => None,
-        pod_events => Some(cpu_us_per_event(bench, &group, &connections, &pods, pod_events).await?),
-    };
-    let figures = group.figures(bench, restarts).await?;
-    let (pod, jobset) = (figures.pod_bytes, figures.jobset_bytes);
-    let is_full = pod >= FULL_POD && jobset >= FULL_JOBSET;
-    ensure!(load == Load::Bare || is_full, "Pods of {pod} bytes and a JobSet of {jobset} bytes are no full load");
+    let figures = MeasuredGroup::figures(bench, restarts)?;
     let stream = match (stream, memory, minute) {
         (Some(agents), Some(memory), Some(minute)) => {
-            Some(agents.figures(bench, memory, processes.len(), carried / number(bench.restarts), minute)?)
+            Some(agents.figures(bench, memory, carried / number(bench.restarts), minute)?)
         }
         _ => None,
     };
-    Ok(CaseFigures { cpu_us_per_event, stream, ..figures })
+    Ok(CaseFigures { stream, ..figures })
 }
 
 /// What the relays have received and sent, in bytes; zero without relays.
@@ -136,25 +95,13 @@ async fn settle(pods: usize) {
 }
 
 /// One failure, and what follows until the JobSet has settled.
-async fn restart(
-    bench: &Bench<'_>,
-    group: &MeasuredGroup,
-    agents: &Agents,
-    stream: Option<&mut StreamAgents>,
-    failing: usize,
-) -> Result<Restart> {
+async fn restart(bench: &Bench<'_>, group: &MeasuredGroup, agents: &Agents, failing: usize) -> Result<Restart> {
     let epoch = group.history.status().synced_epoch;
     agents.set_out(epoch + 1);
     let before = group.before(bench).await?;
-    let clocks = Clocks::read();
-    let failure = agents.fail(failing, bench.limit).await?;
+    agents.fail(failing);
     let way = agents.all_lifted(bench.limit).await?;
     let cpu = before.cpu(bench)?;
-    let of_processes = match stream {
-        Some(stream) => stream.all_lifted(epoch + 1, bench.limit).await?,
-        None => None,
-    };
-    agents.statuses_settled(bench.limit).await?;
     group.history.settled(bench.limit).await?;
     let observed = (|| {
         let ends = [
@@ -164,55 +111,11 @@ async fn restart(
             group.history.first(before.writes, |status| status.synced_epoch > epoch)?,
             way.lifted?,
         ];
-        // The failure is visible in the Pod's status, or else in the first report.
-        Some((failure.or(way.first_report)?, ends))
+        // The failure is visible in the first report.
+        Some((way.first_report?, ends))
     })();
     let (start, ends) = observed.context("a part of the restart was not observed")?;
     let phases = Phases::new(PHASES, start, ends);
     let restart = group.restarted(bench, &before, phases, (start, ends[4]), cpu).await?;
-    let lifted = of_processes.map(|time| seconds(clocks.instant(time).saturating_duration_since(start)));
-    Ok(Restart { failed_reports: way.failed_reports, real_agents_seconds: lifted, ..restart })
-}
-
-/// The controller's CPU for one change to a Pod that needs no action, in microseconds. The number of changes is the same for groups of any
-/// size, so that their costs can be compared.
-async fn cpu_us_per_event(
-    bench: &Bench<'_>,
-    group: &MeasuredGroup,
-    connections: &Connections,
-    pods: &[String],
-    pod_events: usize,
-) -> Result<f64> {
-    let start = Instant::now();
-    let before = idle(bench).await?;
-    let touch = async |event: usize| {
-        let index = event % pods.len();
-        let patch = Patch::Merge(json!({"metadata": {"annotations": {ANNOTATION: event.to_string()}}}));
-        let request = Request::new(format!("/api/v1/namespaces/{NAMESPACE}/pods"))
-            .patch_metadata(&pods[index], &PatchParams::default(), &patch)
-            .context("not a request")?;
-        connections.of(index).request::<IgnoredAny>(request).await.context("cannot change a Pod")?;
-        anyhow::Ok(())
-    };
-    // Never two changes to one Pod at once: the API server would repeat one of them.
-    let concurrency = CONCURRENCY.min(pods.len());
-    stream::iter(0..pod_events).map(Ok).try_for_each_concurrent(concurrency, touch).await?;
-    let used = idle(bench).await? - before;
-    group.history.settled(bench.limit).await?;
-    progress(&format!("{pod_events} changes to Pods ({:.1} s)", start.elapsed().as_secs_f64()));
-    Ok(rounded(used * 1e6 / number(pod_events), 1e1))
-}
-
-/// The controller's CPU seconds once it is idle.
-async fn idle(bench: &Bench<'_>) -> Result<f64> {
-    let (start, mut last) = (Instant::now(), f64::NAN);
-    while start.elapsed() < bench.limit {
-        let now = bench.meter.read()?.of("controller");
-        if now <= last {
-            return Ok(now);
-        }
-        last = now;
-        tokio::time::sleep(QUIET).await;
-    }
-    bail!("the controller is still busy after {:.0} s", bench.limit.as_secs_f64())
+    Ok(Restart { failed_reports: way.failed_reports, ..restart })
 }

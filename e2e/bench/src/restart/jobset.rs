@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use jobset_api::restart_rules::compile;
 use jobset_harness::workload::{STORY_1, Workload};
 
-use super::case::{Load, Strategy, Way};
+use super::case::{Strategy, Way};
 
 /// Name of the JobSet.
 pub(super) const NAME: &str = "bench";
@@ -15,10 +15,6 @@ pub(super) const NAMESPACE: &str = "default";
 const LARGEST_JOB: usize = 500;
 /// More restarts than anyone measures.
 const MAX_RESTARTS: i32 = 1_000_000;
-/// Variables of a worker under the full load; with their values of [`VALUE`] characters they make a JobSet of 8 kB.
-const VARIABLES: usize = 16;
-/// Length of their values.
-const VALUE: usize = 256;
 
 /// Jobs of one replicatedJob.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,14 +49,7 @@ pub(super) fn manifest(shape: &[Shape], strategy: Strategy) -> Result<Value> {
         workload.each_pod(|pod| translated = translate_rules(pod));
         translated?;
     }
-    workload.each_pod(|pod| {
-        pod["restartPolicy"] = json!("Never");
-        if matches!(strategy, Strategy::InPlace { load: Load::Full, .. }) {
-            let value = "x".repeat(VALUE);
-            let variable = |index| json!({"name": format!("TRAINING_SETTING_{index}"), "value": value});
-            pod["containers"][0]["env"] = (0..VARIABLES).map(variable).collect();
-        }
-    });
+    workload.each_pod(|pod| pod["restartPolicy"] = json!("Never"));
     let mut jobset = workload.0;
     let group = jobset["spec"]["replicatedJobs"][0].take();
     let groups = shape.iter().map(|shape| {
@@ -133,8 +122,8 @@ mod tests {
     }
 
     #[test]
-    fn manifest_for_go_manager_has_what_it_relies_on_and_rules_of_kubernetes() {
-        let strategy = Strategy::InPlace { load: Load::Bare, watch: WatchMode::New, way: Way::Go };
+    fn go_manager_manifest_has_its_fields_and_kubernetes_rules() {
+        let strategy = Strategy::InPlace { watch: WatchMode::New, way: Way::Go };
         let jobset = manifest(&shape(2), strategy).unwrap();
         for field in ["successPolicy", "startupPolicy", "network", "failurePolicy"] {
             assert!(jobset["spec"][field].is_object(), "{field}");
@@ -145,14 +134,5 @@ mod tests {
             assert_eq!(rules[0]["action"], "RestartAllContainers", "{rules}");
             assert!(!rules.to_string().contains("Terminate") && !rules.to_string().contains("NoIn"), "{rules}");
         }
-    }
-
-    #[test]
-    fn jobset_full_load_has_8_kilobytes() {
-        let of = |load| {
-            let strategy = Strategy::InPlace { load, watch: WatchMode::New, way: Way::Watch };
-            manifest(&shape(100), strategy).unwrap().to_string().len()
-        };
-        assert!(of(Load::Full) > 5_000 && of(Load::Bare) < 2_000, "{} {}", of(Load::Full), of(Load::Bare));
     }
 }

@@ -12,11 +12,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use jobset_agent::args::Relay;
+use jobset_agent::annotation::Annotation;
+use jobset_agent::args::{Names, Relay};
 use jobset_agent::decide::Input;
-use jobset_agent::start::AgentStart;
-use jobset_agent::transport::{Names, Transport};
+use jobset_agent::transport::Transport;
 use jobset_agent::{report, watch};
+use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::task::AbortOnDropHandle;
@@ -75,13 +76,16 @@ impl Links {
             }
             Self::Stream { connections, setup, folders, seats } => {
                 let seat = Arc::clone(seats).acquire_owned().await.ok();
-                let names = Names { namespace: NAMESPACE.into(), pod: pod.into(), jobset: NAME.into() };
                 let relay: Relay = setup.relay(agent, folders[agent].clone());
-                let start = Arc::new(AgentStart::now());
-                Link::Stream(Box::new(Transport::start(connections.of(agent), names, start, Some(relay))), seat)
+                let start = Arc::new(Annotation::started(Timestamp::now()));
+                Link::Stream(Box::new(Transport::start(connections.of(agent), names(pod), start, Some(relay))), seat)
             }
         }
     }
+}
+
+fn names(pod: &str) -> Names {
+    Names { namespace: NAMESPACE.into(), pod: pod.into(), jobset: NAME.into() }
 }
 
 /// How one agent makes requests.
@@ -98,11 +102,11 @@ impl Requests {
         let (sender, receiver) = mpsc::channel(QUEUE);
         let (client, inputs) = (self.client.clone(), sender.clone());
         let watch = match self.dialect {
-            Dialect::Own => tokio::spawn(watch::run(client, NAMESPACE.to_owned(), NAME.to_owned(), inputs)),
+            Dialect::Own => tokio::spawn(watch::run(client, names(pod), inputs)),
             Dialect::Go => tokio::spawn(go_dialect::watch(client, inputs)),
         };
         let watch = AbortOnDropHandle::new(watch);
-        WatchLink { requests: self, pod: pod.to_owned(), sender, receiver, seat, _watch: watch }
+        WatchLink { requests: self, names: names(pod), sender, receiver, seat, _watch: watch }
     }
 }
 
@@ -141,7 +145,7 @@ impl Link {
 /// A watch, and the inputs that the watch and the reports give.
 pub(super) struct WatchLink {
     requests: Requests,
-    pod: String,
+    names: Names,
     sender: mpsc::Sender<Input>,
     receiver: mpsc::Receiver<Input>,
     /// Held until the watch has shown the JobSet.
@@ -159,12 +163,12 @@ impl WatchLink {
     fn report(&self, epoch: i32) {
         let Requests { client, seats, dialect } = &self.requests;
         let (client, seats, dialect) = (client.clone(), Arc::clone(seats), *dialect);
-        let (answers, pod) = (self.sender.clone(), self.pod.clone());
+        let (answers, names) = (self.sender.clone(), self.names.clone());
         tokio::spawn(async move {
             let _seat = seats.acquire_owned().await;
             let answer = match dialect {
-                Dialect::Own => report::report(&client, NAMESPACE, &pod, epoch, None, None).await,
-                Dialect::Go => go_dialect::report(&client, &pod, epoch).await,
+                Dialect::Own => report::report(&client, &names, epoch, None, None).await,
+                Dialect::Go => go_dialect::report(&client, &names.pod, epoch).await,
             };
             // The receiver is gone if the agent has restarted.
             let _ = answers.send(answer).await;

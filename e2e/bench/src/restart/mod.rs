@@ -7,7 +7,7 @@
 //! - watches and patches over shared connections, by the agent's own code;
 //! - the same in the words of the Go JobSet, whose real manager is the controller;
 //! - the agent stream: two relays as processes of their own, and each agent with a token of its own Pod, TLS and a connection
-//!   of its own. The last agents are processes of the shipped program, and reported apart.
+//!   of its own.
 //!
 //! No figure contains what a kubelet and its containers take: a simulated Pod restarts in no time.
 
@@ -18,12 +18,9 @@ mod go_dialect;
 mod group;
 mod in_place;
 mod jobset;
-mod kubelet;
 mod link;
 mod over_stream;
-mod pod_status;
 mod pods;
-mod processes;
 mod programs;
 mod recreate;
 mod relays;
@@ -45,7 +42,7 @@ use crate::connections;
 use crate::meter::{Meter, process_in};
 use crate::report::Report;
 use case::{Case, Strategy};
-pub use case::{Load, Options, WatchMode, Way};
+pub use case::{Options, WatchMode, Way};
 use group::{Bench, StreamBench};
 use programs::Programs;
 use report::{CaseReport, GoSeconds};
@@ -115,20 +112,16 @@ async fn measure(options: &Options, programs: &Programs, case: Case) -> Result<C
         ("etcd", process("etcd")?),
         ("controller_manager", process("kube-controller-manager")?),
     ];
-    let stream = match running.stream().cloned() {
-        Some(setup) => {
-            processes.extend(setup.pids.map(|pid| ("relay", pid)));
-            let agent = programs.agent()?;
-            Some(StreamBench { setup, agent, kubeconfig: plane.kubeconfig(), folder: plane.dir() })
-        }
-        None => None,
-    };
+    let stream = running.stream().cloned().map(|setup| {
+        processes.extend(setup.pids.map(|pid| ("relay", pid)));
+        StreamBench { setup, folder: plane.dir() }
+    });
     let (meter, restarts) = (Meter::new(&processes)?, options.restarts_of(case));
     let (controller, limit) = (running.controller(), limit(case.agents));
     let bench = Bench { options, case, config, client, meter, controller, restarts, stream, limit };
     let measured = running.while_running(async {
         match case.strategy {
-            Strategy::InPlace { load, watch, way } => in_place::measure(&bench, load, watch, way).await,
+            Strategy::InPlace { watch, way } => in_place::measure(&bench, watch, way).await,
             Strategy::Recreate => recreate::measure(&bench).await,
         }
     });

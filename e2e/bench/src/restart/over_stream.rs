@@ -2,16 +2,13 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
 use anyhow::Result;
 use serde::Serialize;
 use tokio::sync::Semaphore;
 
-use super::case::WatchMode;
 use super::group::{Bench, StreamBench};
 use super::link::{Links, SEATS};
-use super::processes::{AgentProcesses, ProcessPod, ProcessSetup};
 use super::tokens;
 use crate::connections::Connections;
 use crate::meter::{CpuSeconds, peak_rss_kib, rss_kib};
@@ -21,7 +18,6 @@ use crate::report::number;
 pub(super) struct StreamAgents {
     /// The folder of each agent, in the order of the Pods.
     folders: Vec<PathBuf>,
-    processes: Option<AgentProcesses>,
     before: Memory,
 }
 
@@ -36,8 +32,6 @@ pub(super) struct Memory {
 /// What the agents cost, beside their restarts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct StreamFigures {
-    /// How many agents were processes. The others were tasks of the load generator.
-    pub(super) real_agents: usize,
     /// Resident memory of both relays when all agents run, above that before they connected, for each agent.
     pub(super) relay_bytes_per_agent: f64,
     /// The same of the relays' peak, until the end of the case.
@@ -64,35 +58,7 @@ impl StreamAgents {
         let seats = Arc::new(Semaphore::new(SEATS));
         let connections = Connections::with_seats(&bench.config, pods.len(), &seats)?;
         let links = Links::stream(connections, stream.setup.clone(), folders.clone(), bench.options.connecting);
-        Ok((links, Self { folders, processes: None, before: Memory::read(bench, stream)? }))
-    }
-
-    /// Starts the agents that are processes: those of the last Pods.
-    pub(super) fn start(
-        &mut self,
-        stream: &StreamBench<'_>,
-        uid: &str,
-        mode: WatchMode,
-        pods: &[String],
-    ) -> Result<()> {
-        let first = self.folders.len() - pods.len();
-        let pods = pods.iter().zip(first..).map(|(name, agent)| ProcessPod {
-            name: name.clone(),
-            relay: stream.setup.variable(agent),
-            folder: self.folders[agent].clone(),
-        });
-        let logs = stream.folder.join("logs");
-        let setup = ProcessSetup { program: stream.agent, kubeconfig: stream.kubeconfig, logs: &logs, uid, mode };
-        self.processes = Some(AgentProcesses::start(&setup, &pods.collect::<Vec<_>>())?);
-        Ok(())
-    }
-
-    /// Waits until the processes have lifted their barriers in this epoch, and gives when the last one did, if there are some.
-    pub(super) async fn all_lifted(&mut self, epoch: i32, limit: Duration) -> Result<Option<SystemTime>> {
-        match &mut self.processes {
-            Some(processes) => processes.all_lifted(epoch, limit).await,
-            None => Ok(None),
-        }
+        Ok((links, Self { folders, before: Memory::read(bench, stream)? }))
     }
 
     /// The memory for each agent now, of relays and controller.
@@ -111,7 +77,6 @@ impl StreamAgents {
         self,
         bench: &Bench<'_>,
         [relay_bytes_per_agent, controller_bytes_per_agent]: [f64; 2],
-        real_agents: usize,
         bytes_per_restart: f64,
         minute: CpuSeconds,
     ) -> Result<StreamFigures> {
@@ -119,7 +84,6 @@ impl StreamAgents {
         let peak: u64 = pids.map(peak_rss_kib).sum::<Result<_>>()?;
         let relay_peak_bytes_per_agent = bytes_per_agent(peak, self.before.relays, self.folders.len());
         Ok(StreamFigures {
-            real_agents,
             relay_bytes_per_agent,
             relay_peak_bytes_per_agent,
             controller_bytes_per_agent,

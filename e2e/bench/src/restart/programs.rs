@@ -18,8 +18,7 @@ use crate::program::{Program, free_addresses};
 /// The paths of the programs that the cases need.
 pub(super) struct Programs {
     controller: PathBuf,
-    /// Relay and agent.
-    stream: Option<(PathBuf, PathBuf)>,
+    relay: Option<PathBuf>,
     /// The manager of the Go JobSet.
     go: Option<PathBuf>,
 }
@@ -41,23 +40,22 @@ impl Programs {
         } else {
             None
         };
-        let Options { controller, relay, agent, .. } = options.clone();
+        let Options { controller, relay, .. } = options.clone();
         if !has(Way::Stream) {
             let controller = match controller {
                 Some(controller) => controller,
                 None => programs::shipped_controller().await?,
             };
-            return Ok(Self { controller, stream: None, go });
+            return Ok(Self { controller, relay: None, go });
         }
-        let (controller, relay, agent) = match (controller, relay, agent) {
-            (Some(controller), Some(relay), Some(agent)) => (controller, relay, agent),
-            (controller, relay, agent) => {
+        let (controller, relay) = match (controller, relay) {
+            (Some(controller), Some(relay)) => (controller, relay),
+            (controller, relay) => {
                 let shipped = programs::shipped_binaries(Architecture::of_host()?).await?;
-                let or = |given: Option<PathBuf>, built: PathBuf| given.unwrap_or(built);
-                (or(controller, shipped.controller), or(relay, shipped.relay), or(agent, shipped.agent))
+                (controller.unwrap_or(shipped.controller), relay.unwrap_or(shipped.relay))
             }
         };
-        Ok(Self { controller, stream: Some((relay, agent)), go })
+        Ok(Self { controller, relay: Some(relay), go })
     }
 
     /// The program that is measured in a case.
@@ -66,11 +64,6 @@ impl Programs {
             (Some(Way::Go), Some(go)) => go,
             _ => &self.controller,
         }
-    }
-
-    /// The agent of the stream's cases.
-    pub(super) fn agent(&self) -> Result<&Path> {
-        Ok(&self.stream.as_ref().context("no case has the stream")?.1)
     }
 
     /// Starts what a case needs.
@@ -87,7 +80,7 @@ impl Programs {
                 let listen = ["--health-listen=127.0.0.1:0", "--metrics-listen=127.0.0.1:0", "--metrics-secure=false"];
                 let mut flags: Vec<String> = listen.map(str::to_owned).into();
                 let mut environment = Vec::new();
-                if let (Some(Way::Stream), Some((relay, _))) = (way, &self.stream) {
+                if let (Some(Way::Stream), Some(relay)) = (way, &self.relay) {
                     let started = Relays::start(relay, client, plane).await?;
                     flags.extend(started.controller_flags());
                     environment.push(("POD_NAMESPACE", SYSTEM_NAMESPACE));
@@ -153,11 +146,11 @@ mod tests {
 
     #[tokio::test]
     async fn programs_that_are_given_are_not_built() {
-        let arguments = "bench --agents 2 --way watch,stream --controller /c --relay /r --agent /a";
+        let arguments = "bench --agents 2 --way watch,stream --controller /c --relay /r";
         let options = Options::try_parse_from(arguments.split(' ')).unwrap();
         let cases = options.cases();
         let programs = Programs::of(&options, &cases).await.unwrap();
-        assert_eq!((programs.controller_of(cases[0]), programs.agent().unwrap()), (Path::new("/c"), Path::new("/a")));
-        assert_eq!(programs.go, None);
+        assert_eq!(programs.controller_of(cases[0]), Path::new("/c"));
+        assert_eq!((programs.relay, programs.go), (Some(PathBuf::from("/r")), None));
     }
 }

@@ -32,7 +32,7 @@ pub(super) async fn measure(bench: &Bench<'_>) -> Result<CaseFigures> {
         progress(&format!("recreation {number} of {}: {:.2} s", bench.restarts, restart.seconds));
         restarts.push(restart);
     }
-    group.figures(bench, restarts).await
+    MeasuredGroup::figures(bench, restarts)
 }
 
 /// One failed Job, and what follows until the JobSet has settled.

@@ -127,16 +127,7 @@ impl StreamSetup {
 
     /// The relay of an agent that has this folder.
     pub(super) fn relay(&self, agent: usize, folder: PathBuf) -> Relay {
-        let address = self.address(agent).to_string();
+        let address = self.agents[agent % self.agents.len()].to_string();
         Relay { address, name: self.name.clone(), leader: self.leader.clone(), folder }
-    }
-
-    /// The same as the environment of a process has it.
-    pub(super) fn variable(&self, agent: usize) -> String {
-        format!("{RELAY_NAME}={}", self.address(agent))
-    }
-
-    fn address(&self, agent: usize) -> SocketAddr {
-        self.agents[agent % self.agents.len()]
     }
 }

@@ -23,13 +23,6 @@ pub(super) struct CaseFigures {
     pub(super) restarts: Vec<Restart>,
     /// Peak of the controller's resident memory, from its start to the end of the case.
     pub(super) controller_peak_rss_kib: u64,
-    /// CPU of the controller for one change to a Pod that needs no action, in microseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) cpu_us_per_event: Option<f64>,
-    /// One Pod as JSON, at the end.
-    pub(super) pod_bytes: usize,
-    /// The JobSet as JSON, at the end.
-    pub(super) jobset_bytes: usize,
     /// What agents of the stream cost beside their restarts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) stream: Option<StreamFigures>,
@@ -74,19 +67,12 @@ pub(super) struct Restart {
     pub(super) api_requests: u64,
     /// Writes to the JobSet until it had settled.
     pub(super) jobset_writes: usize,
-    /// CPU of the controller until the JobSet had settled.
-    pub(super) controller_cpu_seconds: f64,
-    /// CPU of the API server until the JobSet had settled.
-    pub(super) apiserver_cpu_seconds: f64,
     /// The requests by verb and resource.
     pub(super) requests: ApiRequests,
     /// CPU of all processes from the failure to the end of the restart, without what settles afterwards.
     pub(super) cpu: CpuSeconds,
     /// Reports that failed, and that agents repeated.
     pub(super) failed_reports: usize,
-    /// The same as `seconds`, to the last lift of the agents that are processes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) real_agents_seconds: Option<f64>,
 }
 
 impl CaseFigures {
@@ -109,7 +95,6 @@ pub(super) fn summary(reports: &[CaseReport]) -> String {
         "controller CPU",
         "API server CPU",
         "peak memory",
-        "Pod event",
     ]);
     let mut text = vec!["\nMedians of the phases, and shares of the CPUs during the restarts:".to_owned()];
     for report in reports {
@@ -123,10 +108,9 @@ pub(super) fn summary(reports: &[CaseReport]) -> String {
             format!("{:.2} s", all().fold(0.0, f64::max)),
             case.median(|restart| number(restart.api_requests)).to_string(),
             case.median(|restart| number(restart.jobset_writes)).to_string(),
-            format!("{:.2} s", case.median(|restart| restart.controller_cpu_seconds)),
-            format!("{:.2} s", case.median(|restart| restart.apiserver_cpu_seconds)),
+            format!("{:.2} s", case.median(|restart| restart.cpu.of("controller"))),
+            format!("{:.2} s", case.median(|restart| restart.cpu.of("api_server"))),
             format!("{:.1} MiB", number(case.controller_peak_rss_kib) / 1024.0),
-            case.cpu_us_per_event.map_or_else(|| "-".to_owned(), |cost| format!("{cost:.0} us")),
         ]);
         let phases = Phases::medians(case.restarts.iter().map(|restart| &restart.phases));
         text.push(format!("{}: {phases}; {}", case.case, shares(report)));
@@ -157,9 +141,9 @@ fn shares(report: &CaseReport) -> String {
 pub(super) mod tests {
     use std::time::Instant;
 
-    use serde_json::json;
+    use serde_json::{Value, json};
 
-    use super::super::case::{Load, Strategy, WatchMode};
+    use super::super::case::{Strategy, WatchMode};
     use super::super::in_place::PHASES;
     use super::*;
     use crate::report::tests::lines;
@@ -182,21 +166,15 @@ pub(super) mod tests {
             phases: Phases::new(PHASES, now, [now; 5]),
             api_requests: 10,
             jobset_writes: 2,
-            controller_cpu_seconds: seconds / 10.0,
-            apiserver_cpu_seconds: seconds / 2.0,
             requests: ApiRequests::default(),
             cpu: cpu(*seconds),
             failed_reports: 0,
-            real_agents_seconds: None,
         };
-        let strategy = Strategy::InPlace { load: Load::Bare, watch, way };
+        let strategy = Strategy::InPlace { watch, way };
         let figures = CaseFigures {
             case: Case { agents: 100, strategy, foreign_pods: 0 },
             restarts: seconds.iter().map(restart).collect(),
             controller_peak_rss_kib: 20_480,
-            cpu_us_per_event: Some(116.0),
-            pod_bytes: 1,
-            jobset_bytes: 1,
             stream: None,
             go: None,
         };
@@ -207,16 +185,13 @@ pub(super) mod tests {
     fn result_has_the_keys_that_others_read() {
         let json = serde_json::to_value(report(Way::Watch, WatchMode::New, &[1.5])).unwrap();
         assert_eq!((&json["agents"], &json["strategy"]), (&json!(100), &json!("InPlaceRestart")));
-        assert_eq!(
-            (&json["load"], &json["watch"], &json["way"]),
-            (&json!("bare"), &json!("new-watch"), &json!("watch"))
-        );
+        assert_eq!((&json["watch"], &json["way"]), (&json!("new-watch"), &json!("watch")));
         assert!(json.get("go_seconds").is_none() && json.get("stream").is_none());
         assert_eq!((&json["build"], &json["cpus"], &json["foreign_pods"]), (&json!("dev"), &json!(2), &json!(0)));
-        assert_eq!((&json["controller_peak_rss_kib"], &json["cpu_us_per_event"]), (&json!(20_480), &json!(116.0)));
+        assert_eq!(json["controller_peak_rss_kib"], 20_480);
         let restart = &json["restarts"][0];
-        let figures = ["seconds", "api_requests", "jobset_writes", "controller_cpu_seconds", "apiserver_cpu_seconds"];
-        assert!(figures.iter().all(|key| restart[key].is_number()), "{restart}");
+        let figures = ["/seconds", "/api_requests", "/jobset_writes", "/cpu/controller", "/cpu/api_server"];
+        assert!(figures.iter().all(|key| restart.pointer(key).is_some_and(Value::is_number)), "{restart}");
         assert_eq!(restart["phases"].as_object().unwrap().len(), 5);
         let recreate = serde_json::to_value(Case { agents: 1, strategy: Strategy::Recreate, foreign_pods: 0 }).unwrap();
         assert_eq!(recreate, json!({"agents": 1, "strategy": "Recreate", "foreign_pods": 0}));
@@ -225,7 +200,7 @@ pub(super) mod tests {
     #[test]
     fn summary_has_medians_phases_and_shares() {
         let text = summary(&[report(Way::Watch, WatchMode::New, &[2.0, 1.0, 9.0])]);
-        let figures = "100 Pods, in place, bare dev 2.00 s 2.00 s 9.00 s 10 2 0.20 s 1.00 s 20.0 MiB 116 us";
+        let figures = "100 Pods, in place dev 2.00 s 2.00 s 9.00 s 10 2 0.20 s 1.00 s 20.0 MiB";
         assert!(lines(&text).contains(&figures.to_owned()), "{text}");
         assert!(text.contains("detect 0 s, deprecate 0 s"), "{text}");
         // The machine was half busy; of the restarts' 12 s on two CPUs the API server used 6.

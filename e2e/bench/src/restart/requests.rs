@@ -75,7 +75,7 @@ apiserver_request_total{code="200",component="apiserver",dry_run="",group="",res
 "#;
 
     #[test]
-    fn requests_of_all_codes_sum_by_verb_and_resource_and_difference_holds_what_grew() {
+    fn requests_sum_over_codes_and_difference_holds_growth() {
         let requests =
             |pods| [("PATCH pods", pods), ("PUT jobsets/status", 3)].map(|(name, count)| (name.to_owned(), count));
         let after = ApiRequests::parse(AFTER);

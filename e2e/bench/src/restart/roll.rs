@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn way_ends_with_last_lift_and_keeps_first_and_last_times() {
+    fn way_ends_with_last_lift_and_keeps_its_times() {
         let (mut record, start) = (record(2, 1), Instant::now());
         let at = |milliseconds| start + Duration::from_millis(milliseconds);
         let steps = [
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn wait_at_its_limit_says_how_many_agents_are_in_which_stage() {
+    async fn wait_at_limit_counts_agents_by_stage() {
         let roll = Roll(watch::Sender::new(record(5, 1)));
         roll.note(0, Starts);
         roll.note(1, Waits(2));

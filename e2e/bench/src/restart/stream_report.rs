@@ -62,10 +62,6 @@ fn add(table: &mut Table, figures: &CaseFigures) {
         Some(go) => table.figure("  the same / Go manager", go.ratio(seconds), targets.ratio, ""),
         None => table.line(&["  the same / Go manager".to_owned(), "not in this run".to_owned()]),
     }
-    if stream.real_agents > 0 {
-        let what = format!("  last lift of {} real agents, median", stream.real_agents);
-        table.figure(&what, median(&|restart| restart.real_agents_seconds.unwrap_or(f64::NAN)), None, "s");
-    }
     table.figure("  JobSet writes, most", number(most_writes), Some(JOBSET_WRITES), "");
     let until_lift = |process: &'static str| median(&|restart| restart.cpu.of(process));
     table.figure(
@@ -103,9 +99,7 @@ mod tests {
     fn of_stream(agents: usize, watch: WatchMode, seconds: f64) -> CaseReport {
         let mut report = report(Way::Stream, watch, &[seconds]);
         report.figures.case.agents = agents;
-        report.figures.restarts[0].real_agents_seconds = Some(0.5);
         report.figures.stream = Some(StreamFigures {
-            real_agents: 100,
             relay_bytes_per_agent: 31_000.0,
             relay_peak_bytes_per_agent: 32_000.0,
             controller_bytes_per_agent: 900.0,
@@ -122,10 +116,9 @@ mod tests {
         stream.figures.go = GoSeconds::among(&go, 100);
         let text = lines(&text(&[stream]));
         for line in [
-            "5000 Pods, in place, stream, bare, kept",
+            "5000 Pods, in place, stream, kept",
             "last lift, median 2 s 1 s MISSED",
             "the same / Go manager 0.125 0.1 MISSED",
-            "last lift of 100 real agents, median 0.5 s",
             "JobSet writes, most 2 2 met",
             "API server CPU until the last lift, median 1 s 1 s met",
             "API server CPU in 60 s, with annotations 4.5 s",
@@ -137,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn larger_groups_have_three_times_as_long_and_others_no_target() {
+    fn larger_groups_have_triple_target_others_none() {
         let text = lines(&text(&[of_stream(15_000, WatchMode::New, 8.0), of_stream(100, WatchMode::New, 8.0)]));
         let lifts: Vec<_> = text.iter().filter(|line| line.starts_with("last lift, median")).collect();
         assert_eq!(lifts, ["last lift, median 8 s 9 s met", "last lift, median 8 s"]);

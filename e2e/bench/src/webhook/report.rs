@@ -90,7 +90,7 @@ mod tests {
     use crate::report::tests::lines;
 
     #[test]
-    fn result_has_the_keys_that_others_read_and_summary_says_which_targets_are_missed() {
+    fn result_has_its_keys_summary_names_missed_targets() {
         let figures = |cpu, p99| ReviewFigures {
             cpu_ms_per_review: cpu,
             reviews_per_second: 2000.0,

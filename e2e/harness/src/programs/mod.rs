@@ -21,10 +21,11 @@ pub use go::{
     GO_BUILD_ARGS, GoJobSetPrograms, GoPrograms, Helm, Set, ensure, ensure_go_jobset, ensure_helm,
     ensure_kube_state_metrics, ensure_versions,
 };
+pub use jobset_release::Architecture;
 pub use kubernetes::{Kubernetes, Versions};
 pub use own::{
-    Architecture, RustBinaries, SHIPPED_AGENT_PROFILE, SHIPPED_PROFILE, beside, build_programs, has_failpoint,
-    rust_binaries, shipped_binaries, shipped_controller, shipped_webhook,
+    RustBinaries, SHIPPED_AGENT_PROFILE, SHIPPED_PROFILE, beside, build_programs, rust_binaries, shipped_binaries,
+    shipped_controller, shipped_webhook,
 };
 pub use sources::sources;
 
@@ -110,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn filled_removes_folders_of_other_hashes_and_keeps_those_of_longer_names() {
+    fn filled_removes_other_hashes_and_keeps_longer_names() {
         let root = tempfile::tempdir().unwrap();
         let kept = ["kubernetes-1.37-0123", "kubernetes-1.37.building", "helm-0123", "lock"];
         for folder in kept.iter().chain(&["kubernetes-0123"]) {

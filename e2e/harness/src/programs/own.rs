@@ -1,11 +1,12 @@
 //! Builds this workspace's own binaries. `.cargo/config.toml` links them statically, so that an image needs nothing but the
 //! binary.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
+use jobset_release::Architecture;
 
 use crate::paths;
 use crate::progress::progress;
@@ -26,9 +27,6 @@ pub struct RustBinaries {
     /// The worker of tests and demo, `jobset-test-worker`.
     pub worker: PathBuf,
 }
-
-/// The variable that names the annotation on which a development build of the controller panics.
-const FAILPOINT: &str = "JOBSET_TEST_PANIC_ANNOTATION";
 
 /// The profile of controller and webhook in the images that users run, in words for a result.
 pub const SHIPPED_PROFILE: &str = "release (thin LTO)";
@@ -116,67 +114,13 @@ async fn blocking<T: Send + 'static>(build: impl FnOnce() -> Result<T> + Send + 
     tokio::task::spawn_blocking(build).await.context("the build was aborted")?
 }
 
-/// An architecture that images are built for, by its name in Go and in OCI images.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Architecture {
-    /// x86_64
-    Amd64,
-    /// aarch64
-    Arm64,
-}
-
-impl Architecture {
-    /// That of this machine.
-    pub fn of_host() -> Result<Self> {
-        match std::env::consts::ARCH {
-            "x86_64" => Ok(Self::Amd64),
-            "aarch64" => Ok(Self::Arm64),
-            other => bail!("there are no images for {other}: build on x86_64 or aarch64"),
-        }
-    }
-
-    /// In the words of an OCI image.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Amd64 => "amd64",
-            Self::Arm64 => "arm64",
-        }
-    }
-
-    fn triple(self) -> &'static str {
-        match self {
-            Self::Amd64 => "x86_64-unknown-linux-gnu",
-            Self::Arm64 => "aarch64-unknown-linux-gnu",
-        }
-    }
-
-    /// Debian's C compiler for it, which links for another machine as well.
-    fn compiler(self) -> &'static str {
-        match self {
-            Self::Amd64 => "x86_64-linux-gnu-gcc",
-            Self::Arm64 => "aarch64-linux-gnu-gcc",
-        }
-    }
-}
-
 /// Builds what images get with the release profile, and gives the folder. All of it is built together, since the features
 /// of a dependency are those that the packages of one build ask for.
 fn build_release(triple: &str) -> Result<PathBuf> {
     let packages = ["jobset-controller", "jobset-webhook", "jobset-certs", "jobset-relay", "jobset-test-worker"];
     let selection: Vec<&str> = packages.iter().flat_map(|package| ["-p", package, "--bin", package]).collect();
     build(triple, "release", &selection)?;
-    let folder = paths::target().join(triple).join("release");
-    ensure!(!has_failpoint(&folder.join("jobset-controller"))?, "the shipped controller panics on demand");
-    Ok(folder)
-}
-
-/// Whether a program panics when a test asks for it: whether it knows the variable by which a test does.
-///
-/// # Errors
-/// If the program cannot be read.
-pub fn has_failpoint(program: &Path) -> Result<bool> {
-    let bytes = std::fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
-    Ok(bytes.windows(FAILPOINT.len()).any(|window| window == FAILPOINT.as_bytes()))
+    Ok(paths::target().join(triple).join("release"))
 }
 
 fn build(triple: &str, profile: &str, selection: &[&str]) -> Result<()> {

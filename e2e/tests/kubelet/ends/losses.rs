@@ -3,14 +3,12 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use jobset_harness::group::LIMIT;
 use jobset_harness::journal::now;
-use jobset_harness::wait;
-use jobset_harness::workload::{RECREATE, SUPERVISED};
+use jobset_harness::workload::SUPERVISED;
 use kube::api::DeleteParams;
 use rstest::rstest;
 
-use super::super::shared::{apply, start};
+use super::super::shared::start;
 use super::{first_after, has_restarted, have_come_without_back_off, notes, restarts_before_a_successor_reports};
 
 /// Grace of a Pod whose worker ignores SIGTERM, as one that saves its state.
@@ -66,34 +64,6 @@ async fn fourth_loss_of_an_index_has_no_back_off(#[case] namespace: &str, #[case
     }
     println!("e2e: {shape}: from the deletion of a Pod to the last start {seconds:.3?} s");
     has_restarted(&group, LOSSES, LOSSES).await
-}
-
-/// What `Recreate` takes for it, in the same run.
-#[tokio::test]
-async fn losses_of_recreated_group_are_measured_beside() -> Result<()> {
-    let group = apply("lost-recreated", RECREATE, |workload| workload.of_shape(1, 2)).await?;
-    let runs_without = |lost: Option<String>| {
-        let group = &group;
-        wait::until(LIMIT, format!("the group to run without Pod {lost:?}"), move || {
-            let lost = lost.clone();
-            async move {
-                let workers = group.workers().await?;
-                let runs = workers.values().all(|it| Some(&it.uid) != lost.as_ref() && it.starts > 0);
-                Ok((runs && workers.len() == group.workers).then_some(workers))
-            }
-        })
-    };
-    let mut workers = runs_without(None).await?;
-    let mut seconds = Vec::new();
-    for _ in 1..=LOSSES {
-        let lost = workers.values().next().context("no worker")?.clone();
-        let began = now();
-        group.pods.delete(&lost.pod, &DeleteParams::default()).await?;
-        workers = runs_without(Some(lost.uid)).await?;
-        seconds.push(last_start(&group.journal()?) - began);
-    }
-    println!("e2e: Recreate: from the deletion of a Pod to the last start {seconds:.3?} s");
-    Ok(())
 }
 
 fn last_start(entries: &[jobset_harness::journal::Entry]) -> f64 {

@@ -48,7 +48,7 @@ async fn pod_refused_by_its_node_is_replaced_and_not_counted() -> Result<()> {
 
 /// A program of the node has the port of the agent's barrier.
 #[tokio::test]
-async fn agent_whose_port_is_taken_says_so_and_its_pod_is_replaced() -> Result<()> {
+async fn agent_with_taken_port_says_so_pod_is_replaced() -> Result<()> {
     let (cluster, _alone) = own_cluster().await?;
     let program = std::path::Path::new("/bin/busybox");
     cluster.start_program("port-taken", program, &["httpd", "-f", "-p", "8080", "-h", "/"], &[]).await?;

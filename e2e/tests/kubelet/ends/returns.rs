@@ -43,7 +43,7 @@ async fn sidecar_before_agent_cannot_start_again_its_pod_is_replaced() -> Result
 
 /// The agent has reported, and the group is lifted; the worker beside that sidecar never runs.
 #[tokio::test]
-async fn sidecar_after_agent_cannot_start_again_its_pod_is_replaced_uncounted() -> Result<()> {
+async fn sidecar_that_cannot_restart_has_pod_replaced_uncounted() -> Result<()> {
     let (group, before) = start("driver-last", SUPERVISED, |workload| with_driver(workload, false)).await?;
     let first = before.values().next().context("no worker")?;
     group.exit(first, 1).await?;

@@ -3,7 +3,6 @@
 use anyhow::Result;
 use futures::stream::{self, StreamExt as _};
 use jobset_api::JobSet;
-use jobset_harness::{ControlPlane, install};
 use kube::Api;
 use kube::api::PostParams;
 use kube::core::NamespaceResourceScope;
@@ -15,6 +14,7 @@ use serde_json::Value;
 
 use super::rules::{self, Children};
 use super::*;
+use crate::cluster::Plane;
 
 /// Objects that are changed.
 const OBJECTS: usize = 400;
@@ -23,8 +23,8 @@ const AT_ONCE: usize = 16;
 
 #[tokio::test]
 async fn the_api_server_takes_every_child_of_what_is_admitted() -> Result<()> {
-    let plane = ControlPlane::start().await?;
-    install::kubectl(&plane, &["create", "namespace", "ml"]).await?;
+    let plane = Plane::shared().await?;
+    plane.kubectl(&["create", "namespace", "ml"]).await?;
     let client = plane.client();
     let mut admitted = 0;
     let mut children = Vec::new();
@@ -40,7 +40,7 @@ async fn the_api_server_takes_every_child_of_what_is_admitted() -> Result<()> {
         .await;
     assert!(refusals.is_empty(), "{}", refusals.join("\n"));
     assert!(admitted > OBJECTS / 20, "{admitted} of {OBJECTS} say little");
-    plane.stop().await
+    Ok(())
 }
 
 /// Those of the changed manifests that are admitted. What is inside of a Job template is for Kubernetes to refuse.

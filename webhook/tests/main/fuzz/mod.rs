@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use mutation::Mutation;
 
-const UID: &str = "705ab4f5-6393-11e8-b7cc-42010a800002";
+use crate::server::{self, UID};
 
 /// So many cases, unless the environment asks for more.
 fn cases(few: u32) -> Config {
@@ -38,12 +38,11 @@ fn manifests() -> Vec<Value> {
 }
 
 fn review(operation: &str, object: &Value, old: &Value) -> Value {
-    json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
-        "uid": UID, "operation": operation, "name": object["metadata"]["name"].as_str().unwrap_or_default(), "namespace": "ml",
-        "kind": { "group": "jobset.x-k8s.io", "version": "v1alpha2", "kind": "JobSet" },
-        "resource": { "group": "jobset.x-k8s.io", "version": "v1alpha2", "resource": "jobsets" },
-        "userInfo": { "username": "admin" }, "object": object, "oldObject": old, "dryRun": false,
-        "options": { "kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1" } } })
+    let mut review = server::review(object);
+    let request = &mut review["request"];
+    (request["operation"], request["oldObject"]) = (json!(operation), old.clone());
+    request["name"] = json!(object["metadata"]["name"].as_str().unwrap_or_default());
+    review
 }
 
 /// The answers of both webhooks; none where the body is no review.

@@ -58,7 +58,7 @@ fn tables() -> Result<BTreeMap<String, Vec<Case>>> {
 }
 
 #[test]
-fn every_rule_has_a_table_of_what_it_lets_pass_and_of_what_it_does_not() -> Result<()> {
+fn every_rule_has_accepted_and_rejected_cases() -> Result<()> {
     let rules = files(&paths::workspace().join("api/src/validation"), "rs")?.into_keys();
     let rules: BTreeSet<String> = rules.filter(|name| !NO_RULES.contains(&name.as_str())).collect();
     let tables = tables()?;
@@ -75,7 +75,7 @@ fn every_rule_has_a_table_of_what_it_lets_pass_and_of_what_it_does_not() -> Resu
 }
 
 #[tokio::test]
-async fn the_api_server_decides_as_the_tables_of_the_rules_say() -> Result<()> {
+async fn api_server_decides_as_tables_say() -> Result<()> {
     let tables = tables()?;
     let plane = Plane::start().await?;
     let cases: Vec<_> = tables.iter().flat_map(|(name, cases)| cases.iter().map(move |case| (name, case))).collect();
@@ -99,8 +99,7 @@ async fn the_api_server_decides_as_the_tables_of_the_rules_say() -> Result<()> {
     });
     let failed: Vec<_> = tried.buffered(AT_ONCE).filter_map(async |it| it).collect().await;
     assert!(failed.is_empty(), "{} of {} cases:\n{}", failed.len(), cases.len(), failed.join("\n"));
-    replica.stop().await?;
-    plane.plane.stop().await
+    plane.end(replica).await
 }
 
 async fn decide(writes: &Writes, case: &Case) -> Result<Verdict> {

@@ -10,7 +10,7 @@ use super::*;
 fn hello_is_taken_in(#[case] namespace: Option<&str>, #[case] length: usize, #[case] is_taken: bool) {
     let mut test = TestDesk::new();
     test.desk = Desk::new(namespace.map(str::to_owned));
-    test.desk.relay_connected(1, test.now());
+    test.desk.relay_connected(1, test.clocks());
     let mut event = hello(1);
     if let AgentEventKind::Hello { jobset, .. } = &mut event.event {
         *jobset = "a".repeat(length);
@@ -35,7 +35,7 @@ fn desk_keeps_less_than_1_kb_for_each_agent() {
 }
 
 #[test]
-fn stolen_relay_that_makes_agents_up_has_as_many_as_one_may_and_others_are_answered() {
+fn stolen_relay_with_forged_agents_is_limited_others_are_answered() {
     let mut test = TestDesk::with_agents();
     for first in (1..).step_by(1000).take(AGENTS_OF_A_RELAY / 1000 + 1) {
         test.desk.agent_events(1, (first..first + 1000).map(hello).collect(), test.now());

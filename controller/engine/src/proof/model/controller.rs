@@ -6,21 +6,21 @@ use std::sync::{Arc, LazyLock};
 use jobset_api::{JobSet, JobSetStatus, ReplicatedJobStatus, conditions, labels};
 use jobset_rules::{Action, Plan, PodDeletion, Settings, plan};
 use jobset_store::members::Members;
-use jobset_store::pods::{Epoch, JobPods, PodFailure, PodPhase, PodView, StreamReports};
+use jobset_store::pods::{Epoch, JobPods, PodFailure, PodView, StreamReports};
 use jobset_store::{ControllerRef, JobView, Key, Observed, Ranges, Store};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
 use super::setting::{Mode, Setting};
-use super::state::{Event, Going, ModelController, ModelEnd, ModelState, ModelStatus, Pod, Shared};
+use super::state::{Event, ModelController, ModelEnd, ModelState, ModelStatus, Pod, Shared};
 use super::system::System;
-use crate::proof::RuleMutation;
 use crate::proof::mutation::{edit_plan, edit_pod};
+use crate::proof::{GroupStatus, RuleMutation};
 
 const JOB: &str = "train-workers-0";
 const JOB_UID: &str = "job";
-/// In seconds. Containers start at 0, or at 1 if they have restarted alone.
+/// In seconds.
 const NOW: i64 = 2;
 const LATER: i64 = 3600;
 
@@ -97,7 +97,7 @@ impl System {
         (&state.controller.observed, state.jobset.job_suspended, later).hash(&mut hasher);
         state.slots.iter().for_each(|slot| slot.kept.hash(&mut hasher));
         let key = hasher.finish();
-        let mut decided = self.decided.lock().unwrap();
+        let mut decided = self.decided.borrow_mut();
         decided.entry(key).or_insert_with(|| Arc::new(self.decide_anew(state, later))).clone()
     }
 
@@ -180,14 +180,14 @@ impl System {
     /// The controller sees the next event of this slot's Pods.
     pub(super) fn show_next(&self, state: &mut ModelState, slot: usize) {
         let epochs = state.known();
-        let (mode, broken) = (self.setting.mode, self.setting.broken);
+        let broken = self.setting.broken;
         state.slots[slot].change(|slot| {
             if slot.unseen.is_empty() {
                 return;
             }
             slot.kept = Shared::new(match slot.unseen.remove(0) {
                 Event::Put(pod) => {
-                    let mut view = view(&pod, mode);
+                    let mut view = view(&pod);
                     edit_pod(broken, &mut view);
                     slot.reports.observe(&view);
                     slot.reports.overlay(&mut view, epochs);
@@ -230,7 +230,7 @@ impl System {
             slot.change(|slot| {
                 slot.kept = Shared::default();
                 slot.reports = StreamReports::default();
-                slot.unseen = slot.pod.clone().map(Event::Put).into_iter().collect();
+                slot.unseen = slot.pod.clone().map(Box::new).map(Event::Put).into_iter().collect();
             });
         }
         if !pods_first {
@@ -264,7 +264,7 @@ fn stored(status: ModelStatus, pods: i32) -> JobSetStatus {
         deprecated_epoch: status.deprecated,
         free_epoch: status.free,
         restarts_count_towards_max: status.counted,
-        group_restarts: status.group,
+        group_restarts: status.restarts,
         conditions: status.end.map(|_| end).into_iter().collect(),
         replicated_jobs_status: vec![workers],
         // A status without it comes from the Go JobSet.
@@ -296,15 +296,7 @@ fn read(plan: &Plan) -> Decided {
         _ => None,
     };
     Decided {
-        status: ModelStatus {
-            synced: status.synced_epoch,
-            deprecated: status.deprecated_epoch,
-            free: status.free_epoch,
-            has_members: has_members(status),
-            counted: status.restarts_count_towards_max,
-            group: status.group_restarts,
-            end,
-        },
+        status: ModelStatus { group: GroupStatus::of(status), has_members: has_members(status), end },
         suspend_job: plan.actions.iter().find_map(suspend),
         delete: plan.actions.iter().filter_map(delete).collect(),
         waits: plan.requeue.is_some(),
@@ -320,31 +312,17 @@ pub(super) fn name(generation: u8) -> String {
 }
 
 /// The Pod as the engine reduces it.
-fn view(pod: &Pod, mode: Mode) -> PodView {
-    let status = pod.status;
-    let second = |second| Some(Timestamp::from_second(second).unwrap());
+fn view(pod: &Pod) -> PodView {
     let mut failure = PodFailure::default();
-    failure.disruption =
-        (pod.going == Some(Going::Disrupted)).then(|| ("EvictionByEvictionAPI".to_owned(), String::new()));
-    let fails = status.restarting || status.failed || pod.going.is_some();
-    let is_sidecar = mode == Mode::Sidecar;
+    failure.disruption = pod.is_disrupted().then(|| ("EvictionByEvictionAPI".to_owned(), String::new()));
+    let fails = pod.status.restarting || pod.has_failed() || pod.going.is_some();
     PodView {
         name: name(pod.generation),
         uid: name(pod.generation),
         epoch: pod.epoch.map_or(Epoch::Absent, Epoch::Reported),
-        phase: if status.failed { PodPhase::Failed } else { PodPhase::Open },
         deleted_at: pod.going.map(|_| Timestamp::UNIX_EPOCH),
         created: Timestamp::from_second(i64::from(pod.generation)).unwrap(),
-        workers: u64::from(status.worker),
-        workers_started: second(0).filter(|_| status.worker != 0),
-        sidecar: is_sidecar,
-        agents: u64::from(is_sidecar && status.agent),
-        agent_started: second(i64::from(status.agent_is_younger)).filter(|_| is_sidecar && status.agent),
-        restarts: i32::from(status.agent_restarts) + i32::from(status.worker_restarts),
-        agent_restarts: i32::from(status.agent_restarts),
-        restarting: status.restarting,
-        workers_ended: second(0).filter(|_| status.worker_ended),
         failure: fails.then(|| Box::new(failure)),
-        ..PodView::default()
+        ..pod.status.clone()
     }
 }

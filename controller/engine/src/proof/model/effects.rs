@@ -1,104 +1,16 @@
-//! What comes of a [`ModelAction`].
+//! What comes of a [step](super::system::Step).
+
+use jobset_store::pods::PodPhase;
 
 use super::node::{Deed, ModelMachine, ModelWorker};
 use super::setting::Stream;
-use super::state::{Event, Going, ModelState, Pod, PodStatus, Shared};
-use super::system::{ModelAction, System};
+use super::state::{Event, Going, ModelState, Pod, Shared};
+use super::system::System;
 use crate::proof::RuleMutation;
 
 impl System {
-    /// The state after this action, which is possible.
-    pub(super) fn after(&self, before: &ModelState, action: ModelAction) -> ModelState {
-        let mut state = before.clone();
-        match action {
-            ModelAction::Node(slot) => {
-                self.change_machine(&mut state, slot, ModelMachine::act);
-            }
-            ModelAction::End(slot) => self.end_pod(&mut state, slot),
-            ModelAction::WriteStatus(slot) => self.write_pod_status(&mut state, slot),
-            ModelAction::See(slot) => self.see(&mut state, slot, false),
-            ModelAction::SeeNewest(slot) => self.see(&mut state, slot, true),
-            ModelAction::Report(slot) => self.report(&mut state, slot, true, true),
-            ModelAction::Repeat(slot) => {
-                self.change_machine(&mut state, slot, |machine, _| machine.ring());
-            }
-            ModelAction::Job(slot) => self.run_job_controller(&mut state, slot),
-            ModelAction::SeePod(slot) => self.show_next(&mut state, slot),
-            ModelAction::SeeJobSet => self.show_jobset(&mut state),
-            ModelAction::Reconcile => self.reconcile(&mut state, false),
-            ModelAction::ReconcileLater => self.reconcile(&mut state, true),
-            ModelAction::Write => {
-                if let Some(status) = state.controller.pending.take() {
-                    self.store(&mut state, status);
-                }
-            }
-            ModelAction::LateWrite => {
-                if let Some(status) = state.late.take() {
-                    self.store(&mut state, status);
-                }
-            }
-            ModelAction::Stream(action) => self.stream(&mut state, action),
-            _ => self.go_wrong(&mut state, action),
-        }
-        state.settle();
-        state
-    }
-
-    fn go_wrong(&self, state: &mut ModelState, action: ModelAction) {
-        match action {
-            ModelAction::WorkerFails(slot) => {
-                Self::strike(state, slot);
-                self.change_machine(state, slot, |machine, _| machine.fail_worker());
-            }
-            ModelAction::AgentRestarts(slot) => {
-                Self::strike(state, slot);
-                self.change_machine(state, slot, |machine, _| machine.restart_agent());
-            }
-            ModelAction::PodRestarts(slot) => {
-                Self::strike(state, slot);
-                self.change_machine(state, slot, |machine, _| {
-                    machine.agent = None;
-                    machine.must_reset = true;
-                });
-            }
-            ModelAction::Evict(slot) => {
-                Self::strike(state, slot);
-                self.change_pod(state, slot, |pod| pod.going = Some(Going::Disrupted));
-            }
-            ModelAction::Lose(slot) => {
-                Self::strike(state, slot);
-                self.remove_pod(state, slot);
-            }
-            ModelAction::LoseReport(slot) => {
-                state.left.reports -= 1;
-                self.report(state, slot, false, false);
-            }
-            ModelAction::LoseAnswer(slot) => {
-                state.left.reports -= 1;
-                self.report(state, slot, true, false);
-            }
-            ModelAction::StaleStart(slot) => {
-                state.left.stale_reads -= 1;
-                let old = state.jobset.history[state.jobset.history.len() - 2];
-                self.change_machine(state, slot, |machine, _| machine.start_agent(old, 1));
-            }
-            ModelAction::Crash { pods_first, write_arrives, statements_arrive } => {
-                state.left.crashes -= 1;
-                Self::hang_up(state, statements_arrive);
-                self.crash(state, pods_first, write_arrives);
-                self.redial(state);
-            }
-            ModelAction::Suspend => {
-                state.left.suspensions -= 1;
-                self.set_suspended(state, true);
-            }
-            ModelAction::Resume => self.set_suspended(state, false),
-            _ => {}
-        }
-    }
-
     /// Takes down that something strikes the Pod in the epoch that its agent has entered, if it has.
-    fn strike(state: &mut ModelState, slot: usize) {
+    pub(super) fn strike(state: &mut ModelState, slot: usize) {
         state.left.faults -= 1;
         state.slots[slot].change(|slot| {
             slot.strikes += 1;
@@ -106,16 +18,16 @@ impl System {
         });
     }
 
-    fn see(&self, state: &mut ModelState, slot: usize, newest: bool) {
+    pub(super) fn see(&self, state: &mut ModelState, slot: usize, newest: bool) {
         let Some(age) = state.slots[slot].machine.as_ref().and_then(|it| Some(it.agent.as_ref()?.age)) else { return };
         let age = if newest { 0 } else { age - 1 };
         let observed = state.jobset.history[state.jobset.history.len() - 1 - age];
         self.change_machine(state, slot, |machine, _| machine.see(observed, age));
     }
 
-    fn report(&self, state: &mut ModelState, slot: usize, is_stored: bool, is_answered: bool) {
+    pub(super) fn report(&self, state: &mut ModelState, slot: usize, is_stored: bool, is_answered: bool) {
         let machine = state.slots[slot].machine.as_ref();
-        let Some(epoch) = machine.and_then(|machine| machine.agent.as_ref()?.in_flight) else { return };
+        let Some(epoch) = machine.and_then(|machine| machine.agent.as_ref()?.writing) else { return };
         if is_stored {
             state.check_report(epoch);
             let next = state.jobset.status.synced + 1;
@@ -156,13 +68,13 @@ impl System {
         }
     }
 
-    fn write_pod_status(&self, state: &mut ModelState, slot: usize) {
+    pub(super) fn write_pod_status(&self, state: &mut ModelState, slot: usize) {
         let Some(status) = state.slots[slot].machine.as_ref().map(ModelMachine::status) else { return };
         self.change_pod(state, slot, |pod| pod.status = status);
     }
 
     /// The last status is always written, and as the last.
-    fn end_pod(&self, state: &mut ModelState, slot: usize) {
+    pub(super) fn end_pod(&self, state: &mut ModelState, slot: usize) {
         let connected = state.connection(slot);
         state.slots[slot].change(|slot| {
             let Some(machine) = slot.machine.take() else { return };
@@ -171,15 +83,17 @@ impl System {
         });
         Self::note_end(state, slot, connected);
         self.change_pod(state, slot, |pod| {
-            let ended = pod.status.worker != 0 || pod.status.worker_ended;
-            pod.status = PodStatus { worker: 0, agent: false, failed: true, worker_ended: ended, ..pod.status };
+            let status = &mut pod.status;
+            status.workers_ended = status.workers_ended.or(status.workers_started);
+            (status.phase, status.workers, status.agents) = (PodPhase::Failed, 0, 0);
+            (status.workers_started, status.agent_started) = (None, None);
         });
     }
 
-    fn run_job_controller(&self, state: &mut ModelState, slot: usize) {
+    pub(super) fn run_job_controller(&self, state: &mut ModelState, slot: usize) {
         match &state.slots[slot].pod {
             None => self.create_pod(state, slot),
-            Some(pod) if pod.status.failed => {
+            Some(pod) if pod.has_failed() => {
                 self.remove_pod(state, slot);
                 if !state.jobset.job_suspended {
                     self.create_pod(state, slot);
@@ -207,7 +121,7 @@ impl System {
         self.tell_of_pod(state, slot);
     }
 
-    fn change_pod(&self, state: &mut ModelState, slot: usize, change: impl FnOnce(&mut Pod)) {
+    pub(super) fn change_pod(&self, state: &mut ModelState, slot: usize, change: impl FnOnce(&mut Pod)) {
         let Some(before) = state.slots[slot].pod.clone() else { return };
         let mut after = before.clone();
         change(&mut after);
@@ -217,7 +131,7 @@ impl System {
         }
     }
 
-    fn remove_pod(&self, state: &mut ModelState, slot: usize) {
+    pub(super) fn remove_pod(&self, state: &mut ModelState, slot: usize) {
         let Some(pod) = state.slots[slot].pod.clone() else { return };
         let connected = state.connection(slot);
         state.slots[slot].change(|slot| (slot.pod, slot.machine) = (None, None));
@@ -227,7 +141,7 @@ impl System {
 
     fn tell_of_pod(&self, state: &mut ModelState, slot: usize) {
         if let Some(pod) = state.slots[slot].pod.clone() {
-            self.tell(state, slot, Event::Put(pod));
+            self.tell(state, slot, Event::Put(Box::new(pod)));
         }
     }
 
@@ -256,7 +170,7 @@ impl System {
         }
     }
 
-    fn set_suspended(&self, state: &mut ModelState, suspended: bool) {
+    pub(super) fn set_suspended(&self, state: &mut ModelState, suspended: bool) {
         state.jobset.suspended = suspended;
         self.outdate(state);
     }

@@ -1,6 +1,6 @@
 //! An agent's connection to a relay, and what is on its way there and back.
 
-use super::node::Process;
+use super::node::ModelAgent;
 
 /// The connection of one process.
 #[derive(Clone, Debug, Default, PartialEq, Hash)]
@@ -48,9 +48,9 @@ impl Link {
     }
 }
 
-impl Process {
+impl ModelAgent {
     /// Whether a report, or its annotation, is on its way, or will be without the agent.
     pub(super) fn will_report(&self) -> bool {
-        self.in_flight.is_some() || self.write_due || self.link.report.is_some()
+        self.writing.is_some() || self.write_due.is_some() || self.link.report.is_some()
     }
 }

@@ -10,14 +10,14 @@
 //!
 //! # What may happen
 //!
-//! In any order, and each as late as can be: see [`system::ModelAction`]. A [`setting::Setting`] says how many Pods there are, who
+//! In any order, and each as late as can be: see [`system`]. A [`setting::Setting`] says how many Pods there are, who
 //! is late besides the agents, and what goes wrong how often: workers fail, agents restart (a sidecar alone), Pods restart,
 //! are evicted or vanish and are replaced, reports or their answers get lost, statuses and events are dropped, the
 //! controller crashes and what it has sent arrives after its successor has begun, the user suspends and resumes.
 //!
 //! In some settings agents know a relay: [`stream`]. The real state machine of their two channels is in it
 //! ([`jobset_agent::channels::Channels`]), and what the engine remembers of reports over the stream
-//! ([`jobset_store::pods::StreamReports`]). The leader's side follows the rules of [`crate::`], which the simulation drives
+//! ([`jobset_store::pods::StreamReports`]). The leader's side follows the rules of [`crate::Desk`], which the simulation drives
 //! itself.
 //!
 //! Slots have no order: states that differ by the indexes of their Pods are one state.
@@ -27,11 +27,10 @@
 //! The first five of [`Property`](super::Property), 1 to 5 of `docs/src/protocol.md`, "What is proved". Barrier, restarts and budget
 //! are checked in each step, against what has truly happened ([`state::ModelSlot`]).
 //!
-//! That nobody hangs is shown in three parts, because the checker's own `eventually` overlooks cycles. The states are
-//! finitely many, or the walk would not end. [`cycles`] finds no way back to a state. So whatever happens comes to an end:
-//! a state in which nothing is left to happen, unless something goes wrong again. In each of these, all workers run in one
-//! epoch, or the JobSet has ended, or is suspended and nothing is left of it. That none runs on in an older epoch is
-//! checked there, too: until then it may, for a time.
+//! That nobody hangs is shown in three parts. The states are finitely many, or the walk would not end. No way leads back to a
+//! state ([`explorer`]). So whatever happens comes to an end: a state in which nothing is left to happen, unless something goes
+//! wrong again. In each of these, all workers run in one epoch, or the JobSet has ended, or is suspended and nothing is left of
+//! it. That none runs on in an older epoch is checked there, too: until then it may, for a time.
 //!
 //! [`tests`] shows of each property that it can fail. Where the protocol assumes something, a test shows what happens
 //! without it: a first read that is stale, a version of the JobSet that is not the newest.
@@ -48,10 +47,9 @@
 //! Workers that succeed, several Jobs and JobSets, resizing, a podFailurePolicy, in-place restart switched off, workers that save their
 //! state, SIGTERM to an agent, the watch on Jobs being late. Pods that were deleted by force leave nothing behind.
 
-mod check;
 mod controller;
-mod cycles;
 mod effects;
+mod explorer;
 mod link;
 mod node;
 mod properties;

@@ -1,16 +1,17 @@
 //! A node: the containers of a Pod, the agent among them as the real state machine, and the status that the kubelet would
 //! write.
 
-use std::collections::VecDeque;
+use std::ops::Deref;
 
 use jobset_agent::barrier::Barrier;
-use jobset_agent::channels::{ChannelInput, ChannelOutput, Channels};
-use jobset_agent::decide::{self, Agent, Input, JobSetState, Output};
+use jobset_agent::channels::ChannelInput;
+use jobset_agent::decide::{self, Input, JobSetState};
+use jobset_store::pods::PodView;
+use k8s_openapi::jiff::Timestamp;
 
 use super::link::Link;
 use super::setting::Mode;
-use super::state::PodStatus;
-use crate::proof::RuleMutation;
+use crate::proof::{AgentDeed, AgentProcess, RuleMutation};
 
 const UID: &str = "u";
 
@@ -24,7 +25,7 @@ pub(super) struct ModelMachine {
     has_stream: bool,
     broken: Option<RuleMutation>,
     /// The agent's process.
-    pub agent: Option<Process>,
+    pub agent: Option<ModelAgent>,
     pub worker: ModelWorker,
     /// A container has ended in a way that restarts them all.
     pub must_reset: bool,
@@ -40,31 +41,14 @@ pub(super) struct ModelMachine {
     pub entered: Option<i32>,
 }
 
-/// An agent.
-// Each is true or not whatever the others are.
-#[allow(clippy::struct_excessive_bools)]
+/// An agent, and what the model knows of it. Its times are true or not: `Some(0)` while it waits.
 #[derive(Clone, Debug, PartialEq, Hash)]
-pub(super) struct Process {
-    agent: Agent,
-    channels: Channels,
-    /// Whether it watches the JobSet.
-    pub watches: bool,
+pub(super) struct ModelAgent {
+    process: AgentProcess,
     /// How many versions of the JobSet its watch has not shown.
     pub age: usize,
-    /// The annotation that is on its way.
-    pub in_flight: Option<i32>,
-    /// An older annotation that is on its way beside it: what a real agent never has.
-    pub overtaken: Option<i32>,
     /// Its connection to a relay.
     pub link: Link,
-    /// Whether it waits for the stream before it watches.
-    pub awaits_stream: bool,
-    /// Whether an annotation is due later.
-    pub write_due: bool,
-    /// Whether a timer runs.
-    pub timer: bool,
-    /// The epoch that it has entered.
-    pub entered: Option<i32>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -108,7 +92,7 @@ impl ModelMachine {
             _ if self.must_reset => Some(Deed::Reset),
             (None, _) => Some(Deed::StartAgent),
             (_, ModelWorker::Stops(_)) => Some(Deed::WorkerEnds),
-            (Some(process), ModelWorker::Waits) if self.mode == Mode::Sidecar && process.is_lifted() => {
+            (Some(agent), ModelWorker::Waits) if self.mode == Mode::Sidecar && agent.is_lifted() => {
                 Some(Deed::StartWorker)
             }
             _ => None,
@@ -150,23 +134,13 @@ impl ModelMachine {
                 decide::Mode::Supervisor { fatal: [3].into() }
             }
         };
-        let agent = Agent::new(Some(UID.to_owned()), mode);
-        let (channels, first) = Channels::new(self.has_stream);
-        self.agent = Some(Process {
-            agent,
-            channels,
-            watches: false,
-            age,
-            in_flight: None,
-            overtaken: None,
-            link: Link::default(),
-            awaits_stream: false,
-            write_due: false,
-            timer: false,
-            entered: None,
-        });
+        let process = AgentProcess::new(UID, mode, self.has_stream, self.broken);
+        let watches = process.watches;
+        self.agent = Some(ModelAgent { process, age, link: Link::default() });
         self.resetting = false;
-        self.carry_out(vec![first], jobset, false);
+        if watches {
+            self.read(jobset);
+        }
     }
 
     /// The agent's container restarts. A sidecar's worker runs on.
@@ -204,124 +178,82 @@ impl ModelMachine {
 
     /// The watch of the agent shows the JobSet as it was `age` versions ago.
     pub(super) fn see(&mut self, jobset: (i32, i32), age: usize) {
-        if let Some(process) = &mut self.agent {
-            process.age = age;
-        }
+        self.change_agent(|agent| agent.age = age);
+        self.read(jobset);
+    }
+
+    fn read(&mut self, jobset: (i32, i32)) {
         self.happen(ChannelInput::Watched(Input::JobSet(state(jobset))), jobset);
     }
 
     /// The agent gets the answer to its report.
     pub(super) fn answer(&mut self, is_ok: bool) {
-        let Some(epoch) = self.agent.as_mut().and_then(|process| process.in_flight.take()) else { return };
-        if self.answers_at_once() {
-            if let Some(process) = &mut self.agent {
-                process.in_flight = process.overtaken.take();
-            }
-            return;
+        let Some(agent) = &mut self.agent else { return };
+        let answer = agent.process.take_write().and_then(|epoch| agent.process.answer(epoch, is_ok));
+        if let Some(answer) = answer {
+            self.happen(answer, (0, 0));
         }
-        self.happen(written(epoch, is_ok), (0, 0));
     }
 
     /// The agent's timer is over.
     pub(super) fn ring(&mut self) {
-        if let Some(process) = &mut self.agent {
-            process.timer = false;
-        }
+        self.change_agent(|agent| agent.process.timer = None);
         self.tell(Input::Timer);
     }
 
-    pub(super) fn change_agent(&mut self, change: impl FnOnce(&mut Process)) {
-        if let Some(process) = &mut self.agent {
-            change(process);
+    /// The agent no longer waits for the stream.
+    pub(super) fn end_wait(&mut self, newest: (i32, i32)) {
+        self.change_agent(|agent| agent.process.stream_deadline = None);
+        self.happen(ChannelInput::StreamTimeout, newest);
+    }
+
+    /// The delay of the agent's annotation is over.
+    pub(super) fn end_delay(&mut self, newest: (i32, i32)) {
+        self.change_agent(|agent| agent.process.write_due = None);
+        self.happen(ChannelInput::WriteDue, newest);
+    }
+
+    pub(super) fn change_agent(&mut self, change: impl FnOnce(&mut ModelAgent)) {
+        if let Some(agent) = &mut self.agent {
+            change(agent);
         }
     }
 
     fn tell(&mut self, input: Input) {
-        self.run(VecDeque::from([input]));
+        let Some(agent) = &mut self.agent else { return };
+        let deeds = agent.process.tell(input, |_| 0);
+        self.carry_out(deeds, (0, 0));
     }
 
     /// Something happens on the channels of the agent. A watch that begins shows `newest`.
     pub(super) fn happen(&mut self, input: ChannelInput, newest: (i32, i32)) {
-        let Some(process) = &mut self.agent else { return };
-        let is_cut = input == ChannelInput::Disconnected;
-        let outputs = process.channels.step(input);
-        self.carry_out(outputs, newest, is_cut);
+        let Some(agent) = &mut self.agent else { return };
+        let deeds = agent.process.happen(input, |_| 0);
+        self.carry_out(deeds, newest);
     }
 
-    fn carry_out(&mut self, outputs: Vec<ChannelOutput>, newest: (i32, i32), is_cut: bool) {
+    fn carry_out(&mut self, deeds: Vec<AgentDeed>, newest: (i32, i32)) {
+        let begins_watch = deeds.contains(&AgentDeed::Watch);
+        for deed in deeds {
+            let Some(agent) = &mut self.agent else { return };
+            match deed {
+                AgentDeed::Enter(epoch) => self.entered = self.entered.max(Some(epoch)),
+                AgentDeed::Watch => {}
+                AgentDeed::StopWatch => agent.age = 0,
+                AgentDeed::Send(epoch) => agent.link.report = Some(epoch),
+                AgentDeed::Lift(epoch) => {
+                    if let (Mode::Supervisor, Some(epoch)) = (self.mode, epoch) {
+                        self.worker = ModelWorker::Runs(epoch);
+                    }
+                }
+                AgentDeed::StopWorker(epoch) => self.worker = ModelWorker::Stops(epoch),
+                AgentDeed::Restart => (self.agent, self.must_reset) = (None, true),
+                AgentDeed::Exit(_) => self.agent = None,
+            }
+        }
         // A watch begins with a consistent read.
-        let begins_watch = outputs.contains(&ChannelOutput::Watch);
-        let mut ready = VecDeque::new();
-        for output in outputs {
-            self.carry_out_one(output, &mut ready, is_cut);
-        }
-        self.run(ready);
         if begins_watch {
-            self.happen(ChannelInput::Watched(Input::JobSet(state(newest))), newest);
-        }
-    }
-
-    fn carry_out_one(&mut self, output: ChannelOutput, ready: &mut VecDeque<Input>, is_cut: bool) {
-        let Some(process) = &mut self.agent else { return };
-        match output {
-            ChannelOutput::Tell(input) => ready.push_back(input),
-            ChannelOutput::AwaitStream => process.awaits_stream = true,
-            ChannelOutput::Watch => process.watches = true,
-            ChannelOutput::StopWatch => (process.watches, process.age) = (false, 0),
-            ChannelOutput::Send { epoch } => process.link.report = Some(epoch),
-            ChannelOutput::WriteLater { .. } => process.write_due = true,
-            ChannelOutput::Write { epoch } => {
-                let is_older = is_cut && self.broken == Some(RuleMutation::FallBackReportsOlderEpoch);
-                process.overtaken = process.in_flight.take();
-                process.in_flight = Some(if is_older { epoch - 1 } else { epoch });
-                if self.answers_at_once() {
-                    self.happen(written(epoch, true), (0, 0));
-                }
-            }
-        }
-    }
-
-    /// Whether the agent does not wait for the answer to a write: broken.
-    fn answers_at_once(&self) -> bool {
-        self.has_stream && self.broken == Some(RuleMutation::WritesOvertakeEachOther)
-    }
-
-    /// The state machine of the agent takes inputs that are known, and those that follow at once.
-    fn run(&mut self, mut ready: VecDeque<Input>) {
-        while let Some(input) = ready.pop_front() {
-            let Some(process) = &mut self.agent else { return };
-            for output in process.agent.step(input) {
-                let Some(process) = &mut self.agent else { return };
-                match output {
-                    Output::Report { epoch } => {
-                        process.timer = false;
-                        process.entered = Some(epoch);
-                        self.entered = self.entered.max(Some(epoch));
-                        for output in process.channels.step(ChannelInput::Report { epoch }) {
-                            self.carry_out_one(output, &mut ready, false);
-                        }
-                    }
-                    Output::SetTimer(_) => process.timer = true,
-                    Output::Lift { epoch } => {
-                        process.timer = false;
-                        if let (Mode::Supervisor, Some(epoch)) = (self.mode, epoch) {
-                            self.worker = ModelWorker::Runs(epoch);
-                        }
-                    }
-                    Output::StopWorker { epoch, .. } => self.worker = ModelWorker::Stops(epoch),
-                    Output::Restart { .. } => {
-                        self.agent = None;
-                        self.must_reset = true;
-                        return;
-                    }
-                    Output::Exit { .. } => {
-                        self.agent = None;
-                        return;
-                    }
-                    // Of sidecars whose workers save their state, and of those that are asked to end.
-                    Output::Save { .. } | Output::TerminateWorker => {}
-                }
-            }
+            self.read(newest);
         }
     }
 
@@ -333,42 +265,41 @@ impl ModelMachine {
         }
     }
 
-    /// The status that the kubelet observes.
-    pub(super) fn status(&self) -> PodStatus {
-        let worker_runs = match self.mode {
-            Mode::Sidecar => matches!(self.worker, ModelWorker::Runs(_)),
-            // It is one container with its agent.
-            Mode::Supervisor => self.agent.is_some(),
-        };
-        PodStatus {
-            agent_restarts: self.agent_restarts,
-            worker_restarts: self.worker_restarts,
-            worker: if worker_runs { self.containers } else { 0 },
-            worker_ended: self.worker == ModelWorker::Failed,
-            agent: self.agent.is_some(),
-            agent_is_younger: self.agent_is_younger,
-            restarting: self.mode == Mode::Sidecar && (self.resetting || self.worker == ModelWorker::Failed),
-            failed: false,
+    /// The status that the kubelet observes, as the engine reduces it. Containers start at 0, or at 1 if they have restarted alone.
+    pub(super) fn status(&self) -> PodView {
+        let is_sidecar = self.mode == Mode::Sidecar;
+        let agent_runs = is_sidecar && self.agent.is_some();
+        // A supervisor and its worker are one container.
+        let worker_runs = if is_sidecar { self.runs_in().is_some() } else { self.agent.is_some() };
+        let has_failed = self.worker == ModelWorker::Failed;
+        let second = |second, is: bool| Timestamp::from_second(second).ok().filter(|_| is);
+        PodView {
+            workers: if worker_runs { self.containers.into() } else { 0 },
+            workers_started: second(0, worker_runs),
+            workers_ended: second(0, has_failed),
+            sidecar: is_sidecar,
+            agents: u64::from(agent_runs),
+            agent_started: second(i64::from(self.agent_is_younger), agent_runs),
+            restarts: i32::from(self.agent_restarts) + i32::from(self.worker_restarts),
+            agent_restarts: i32::from(self.agent_restarts),
+            restarting: is_sidecar && (self.resetting || has_failed),
+            ..PodView::default()
         }
     }
 }
 
-impl Process {
-    fn is_lifted(&self) -> bool {
-        matches!(self.agent.barrier(), Barrier::Lifted { .. })
-    }
-
+impl ModelAgent {
     pub(super) fn awaits_sync(&self) -> bool {
         matches!(self.agent.barrier(), Barrier::AwaitsSync { .. })
     }
 }
 
-fn written(epoch: i32, is_ok: bool) -> ChannelInput {
-    ChannelInput::Written(if is_ok {
-        Input::Reported { epoch }
-    } else {
-        Input::ReportFailed { epoch, retry_after: None }
-    })
+impl Deref for ModelAgent {
+    type Target = AgentProcess;
+
+    fn deref(&self) -> &AgentProcess {
+        &self.process
+    }
 }
 
 pub(super) fn state((synced, deprecated): (i32, i32)) -> JobSetState {

@@ -3,7 +3,7 @@
 use super::setting::{Setting, Stream};
 use super::state::{ModelEnd, ModelSlot, ModelState, ModelStatus, bit};
 use super::system::System;
-use crate::proof::{Property, Violation, ensure};
+use crate::proof::{CheckResult, GroupStatus, Property, Violation, check_report, check_start, ensure};
 
 impl System {
     /// What does not hold in a state, if anything.
@@ -24,10 +24,10 @@ impl System {
 
     /// What is wrong in a state in which nothing happens any more, unless something goes wrong again.
     fn unrest(&self, state: &ModelState) -> Option<Violation> {
-        if state.jobset.status.end.is_some() || !self.progress(state).is_empty() {
+        if state.jobset.status.end.is_some() || !self.rests(state) {
             return None;
         }
-        let ModelStatus { synced, deprecated, .. } = state.jobset.status;
+        let GroupStatus { synced, deprecated, .. } = *state.jobset.status;
         let hang = |message: String| Some(Violation::new(Property::NoHang, message));
         if state.jobset.suspended {
             let is_left = state.slots.iter().any(|slot| slot.pod.is_some());
@@ -53,27 +53,21 @@ impl System {
 
 impl ModelState {
     fn ensure(&mut self, holds: bool, property: Property, message: impl FnOnce() -> String) {
-        self.violation = self.violation.take().or_else(|| ensure(holds, property, message).err());
+        self.note(ensure(holds, property, message));
+    }
+
+    fn note(&mut self, checked: CheckResult) {
+        self.violation = self.violation.take().or_else(|| checked.err());
     }
 
     /// An agent's report arrives.
     pub(super) fn check_report(&mut self, epoch: i32) {
-        let synced = self.jobset.status.synced;
-        self.ensure(epoch <= synced + 1, Property::Barrier, || {
-            format!("epoch {epoch} is reported, and the synced epoch is {synced}")
-        });
+        self.note(check_report("a Pod", epoch, self.jobset.status.synced));
     }
 
     /// A worker starts.
     pub(super) fn check_start(&mut self, slot: usize, epoch: i32) {
-        let synced = self.jobset.status.synced;
-        self.ensure(epoch <= synced, Property::Barrier, || {
-            format!("a worker starts in epoch {epoch}, and the synced epoch is {synced}")
-        });
-        let last = self.slots[slot].last_run;
-        self.ensure(last < epoch, Property::OneWorkerPerEpoch, || {
-            format!("a worker starts in epoch {epoch}, and one of its slot has run in epoch {last}")
-        });
+        self.note(check_start("a slot", epoch, Some(self.slots[slot].last_run), self.jobset.status.synced));
         // One whose agent restarted alone runs on until the controller notices.
         let others = self.slots.iter().enumerate().filter(|(other, it)| {
             *other != slot && it.machine.as_ref().is_some_and(|machine| !machine.agent_is_younger)
@@ -88,30 +82,23 @@ impl ModelState {
     /// A status is written over this one.
     pub(super) fn check_write(&mut self, before: ModelStatus, setting: &Setting) {
         let (after, max_restarts) = (self.jobset.status, setting.max_restarts);
-        let (s, d) = (before.synced, before.deprecated);
-        let grows = (s..=s + 1).contains(&after.synced) && (d..=after.synced).contains(&after.deprecated);
-        self.ensure(grows, Property::OneRestartPerIncident, || format!("epochs {after:?} after {before:?}"));
+        let s = before.synced;
+        self.note(after.check(&before));
         if after.synced > s {
             let all = self.slots.iter().all(|slot| slot.has_reported);
             self.ensure(all, Property::Barrier, || format!("epoch {} begins, and a slot has not reported it", s + 1));
         }
-        let (restarts, counts) = (after.group - before.group, after.counted - before.counted);
-        self.ensure(restarts == counts && (0..=1).contains(&counts), Property::ExactBudget, || {
-            format!("{restarts} restarts, {counts} counted")
-        });
+        let (restarts, counts) = (after.restarts - before.restarts, after.counted - before.counted);
+        self.ensure(restarts == counts, Property::ExactBudget, || format!("{restarts} restarts, {counts} counted"));
         self.ensure(after.counted <= max_restarts, Property::ExactBudget, || {
             format!("{} restarts are counted of {max_restarts}", after.counted)
-        });
-        let ends = s > 0 && d < s && after.deprecated >= s;
-        self.ensure(restarts == 0 || ends, Property::OneRestartPerIncident, || {
-            format!("a restart that does not end epoch {s}")
         });
         let is_struck = self.slots.iter().any(|slot| slot.is_struck_in(s));
         self.ensure(restarts == 0 || is_struck, Property::OneRestartPerIncident, || {
             format!("a restart in epoch {s}, in which nothing failed")
         });
         let is_free = after.free == s + 1 && !(setting.strict && is_struck);
-        self.ensure(!ends || restarts == 1 || is_free, Property::ExactBudget, || {
+        self.ensure(!after.ends(&before) || restarts == 1 || is_free, Property::ExactBudget, || {
             format!("epoch {s} ends, and nobody counts it")
         });
         let is_spent = before.counted == max_restarts && is_struck;

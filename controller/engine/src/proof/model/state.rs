@@ -5,11 +5,11 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 
-use jobset_store::pods::{Kept, ObservedEpochs, StreamReports};
+use jobset_store::pods::{Kept, ObservedEpochs, PodPhase, PodView, StreamReports};
 
 use super::node::ModelMachine;
 use super::setting::Budget;
-use crate::proof::Violation;
+use crate::proof::{GroupStatus, Violation};
 
 /// One moment.
 #[derive(Clone, Debug, PartialEq, Hash)]
@@ -41,15 +41,9 @@ pub(super) struct JobSetObject {
 /// The part of the JobSet's status that the epochs are about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct ModelStatus {
-    pub synced: i32,
-    pub deprecated: i32,
-    pub free: i32,
+    pub group: GroupStatus,
     /// Whether the status records the members of the synced epoch: all Pods.
     pub has_members: bool,
-    /// `restartsCountTowardsMax`.
-    pub counted: i32,
-    /// `groupRestarts`.
-    pub group: i32,
     pub end: Option<ModelEnd>,
 }
 
@@ -109,8 +103,8 @@ pub(super) struct Pod {
     pub generation: u8,
     /// The annotation.
     pub epoch: Option<i32>,
-    /// What its kubelet has written.
-    pub status: PodStatus,
+    /// What its kubelet has written, as the engine reduces it: without the name of the Pod, its annotation and its deletion.
+    pub status: PodView,
     /// Whether it is being deleted.
     pub going: Option<Going>,
 }
@@ -124,33 +118,10 @@ pub(super) enum Going {
     Disrupted,
 }
 
-/// The status of a Pod.
-// Each is true or not whatever the others are.
-#[allow(clippy::struct_excessive_bools)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct PodStatus {
-    /// Restarts of the agent's container.
-    pub agent_restarts: u8,
-    /// Restarts of the worker's container.
-    pub worker_restarts: u8,
-    /// The worker's container, if it runs: a number that no other of this Pod has had; 0 if it does not run.
-    pub worker: u8,
-    /// The worker's container has ended.
-    pub worker_ended: bool,
-    /// The agent's container runs.
-    pub agent: bool,
-    /// It is younger than that of the worker.
-    pub agent_is_younger: bool,
-    /// All containers are going to be restarted, or are.
-    pub restarting: bool,
-    /// The Pod has failed.
-    pub failed: bool,
-}
-
 /// What the controller's watch on Pods shows.
 #[derive(Clone, Debug, PartialEq, Hash)]
 pub(super) enum Event {
-    Put(Pod),
+    Put(Box<Pod>),
     /// The Pod of this generation is gone.
     Gone(u8),
 }
@@ -158,6 +129,14 @@ pub(super) enum Event {
 impl ModelStatus {
     pub(super) fn epochs(self) -> ObservedEpochs {
         ObservedEpochs { synced: self.synced, deprecated: self.deprecated, lifted_at: None }
+    }
+}
+
+impl Deref for ModelStatus {
+    type Target = GroupStatus;
+
+    fn deref(&self) -> &GroupStatus {
+        &self.group
     }
 }
 
@@ -191,6 +170,10 @@ impl ModelSlot {
 }
 
 impl Pod {
+    pub(super) fn has_failed(&self) -> bool {
+        self.status.phase == PodPhase::Failed
+    }
+
     pub(super) fn is_disrupted(&self) -> bool {
         self.going == Some(Going::Disrupted)
     }

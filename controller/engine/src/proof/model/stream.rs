@@ -9,120 +9,71 @@ use jobset_store::pods::{ObservedEpochs, StreamReport};
 
 use super::controller::name;
 use super::link::{Hello, Link};
-use super::node::{self, Process};
+use super::node::{self, ModelAgent, ModelMachine};
 use super::setting::Stream;
 use super::state::{ModelSlot, ModelState, Shared};
-use super::system::{ModelAction, System};
+use super::system::{Steps, System};
 use crate::proof::RuleMutation;
-
-/// One thing that happens on the stream. Numbers are places in [`ModelState::slots`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum StreamAction {
-    /// An agent no longer waits for the stream.
-    Timeout(usize),
-    /// The delay of an annotation is over.
-    WriteDue(usize),
-    /// An agent connects to a relay.
-    Connect(usize),
-    /// The leader hears of a connection.
-    Hello(usize),
-    /// The leader's read of the JobSet, for one hello, is served.
-    Read(usize),
-    /// The leader sends the answer to a hello.
-    Answer(usize),
-    /// The next statement reaches an agent.
-    Hear(usize),
-    /// A report reaches the leader.
-    Report(usize),
-
-    /// A connection breaks.
-    Break(usize),
-    /// A leader that was stopped wakes, and what it says is this many versions old.
-    Wake(usize, usize),
-    /// A report whose connection has ended reaches the leader. It may also never do so.
-    LateReport(usize),
-}
 
 impl System {
     /// Connections that agents may begin at any time, or never.
-    pub(super) fn connections(&self, state: &ModelState) -> Vec<ModelAction> {
-        if self.setting.stream == Stream::Absent || state.violation.is_some() || state.jobset.status.end.is_some() {
-            return Vec::new();
-        }
-        let slots = state.slots.iter().enumerate();
-        let may = |slot: &ModelSlot| slot.process().is_some_and(|process| !process.link.up);
-        slots.filter(|(_, slot)| may(slot)).map(|(slot, _)| ModelAction::Stream(StreamAction::Connect(slot))).collect()
-    }
-
-    pub(super) fn progress_of_stream(&self, slot: usize, process: &Process, actions: &mut Vec<ModelAction>) {
-        let link = &process.link;
-        let steps = [
-            (process.awaits_stream && self.setting.stream != Stream::Alone, StreamAction::Timeout(slot)),
-            (process.write_due, StreamAction::WriteDue(slot)),
-            (link.up && link.hello == Hello::OnItsWay, StreamAction::Hello(slot)),
-            (link.hello == Hello::Waits, StreamAction::Read(slot)),
-            (matches!(link.hello, Hello::Read(_)), StreamAction::Answer(slot)),
-            (!link.statements.is_empty(), StreamAction::Hear(slot)),
-            (link.is_known() && link.report.is_some(), StreamAction::Report(slot)),
-        ];
-        actions.extend(steps.into_iter().filter(|(may, _)| *may).map(|(_, step)| ModelAction::Stream(step)));
-    }
-
-    pub(super) fn faults_of_stream(&self, state: &ModelState, actions: &mut Vec<ModelAction>) {
-        if self.setting.stream == Stream::Absent || state.violation.is_some() || state.jobset.status.end.is_some() {
+    pub(super) fn connections<'a>(&'a self, state: &ModelState, steps: &mut Steps<'a>) {
+        if self.setting.stream == Stream::Absent {
             return;
         }
         for (index, slot) in state.slots.iter().enumerate() {
-            if !slot.late_reports.is_empty() {
-                actions.push(ModelAction::Stream(StreamAction::LateReport(index)));
-            }
-            let Some(process) = slot.process().filter(|process| process.link.up) else { continue };
-            if state.left.breaks > 0 {
-                actions.push(ModelAction::Stream(StreamAction::Break(index)));
-            }
-            if state.left.woken > 0 && process.link.up {
-                let older = 1..state.jobset.history.len();
-                actions.extend(older.map(|age| ModelAction::Stream(StreamAction::Wake(index, age))));
-            }
-        }
-    }
-
-    pub(super) fn stream(&self, state: &mut ModelState, action: StreamAction) {
-        match action {
-            StreamAction::Timeout(slot) => self.change_machine(state, slot, |machine, newest| {
-                machine.change_agent(|process| process.awaits_stream = false);
-                machine.happen(ChannelInput::StreamTimeout, newest);
-            }),
-            StreamAction::WriteDue(slot) => self.change_machine(state, slot, |machine, newest| {
-                machine.change_agent(|process| process.write_due = false);
-                machine.happen(ChannelInput::WriteDue, newest);
-            }),
-            StreamAction::Connect(slot) => {
+            let may = slot.process().is_some_and(|process| !process.link.up);
+            steps.of(index, may, "the agent connects to a relay", |state, slot| {
                 self.change_machine(state, slot, |machine, _| {
                     machine.change_agent(|process| {
                         process.link = Link { up: true, known: process.entered, ..Link::default() };
                     });
                 });
                 self.answer_promptly(state, slot);
+            });
+        }
+    }
+
+    pub(super) fn progress_of_stream<'a>(&'a self, index: usize, process: &ModelAgent, steps: &mut Steps<'a>) {
+        let link = &process.link;
+        let times_out = process.stream_deadline.is_some() && self.setting.stream != Stream::Alone;
+        steps.of(index, times_out, "the agent no longer waits for the stream", |state, slot| {
+            self.change_machine(state, slot, ModelMachine::end_wait);
+        });
+        steps.of(index, process.write_due.is_some(), "the delay of the annotation is over", |state, slot| {
+            self.change_machine(state, slot, ModelMachine::end_delay);
+        });
+        let says_hello = link.up && link.hello == Hello::OnItsWay;
+        steps.of(index, says_hello, "the leader hears of the connection", |state, slot| self.hear_hello(state, slot));
+        steps.of(index, link.hello == Hello::Waits, "the JobSet is read for the hello", |state, slot| {
+            self.read_for_hello(state, slot);
+        });
+        let is_read = matches!(link.hello, Hello::Read(_));
+        steps.of(index, is_read, "the leader answers the hello", |state, slot| self.answer_hello(state, slot));
+        steps.of(index, !link.statements.is_empty(), "the next statement reaches the agent", |state, slot| {
+            self.tell_agent(state, slot);
+        });
+        let reports = link.is_known() && link.report.is_some();
+        steps.of(index, reports, "a report reaches the leader", |state, slot| {
+            let Some(generation) = state.slots[slot].pod.as_ref().map(|pod| pod.generation) else { return };
+            let mut report = None;
+            state.change_link(slot, |link| {
+                report = link.report.take();
+                link.known = report;
+            });
+            if let Some(epoch) = report {
+                Self::hear_report(state, slot, (generation, epoch), generation);
             }
-            StreamAction::Hello(slot) => self.hear_hello(state, slot),
-            StreamAction::Read(slot) => {
-                self.read_for_hello(state, slot);
-            }
-            StreamAction::Answer(slot) => self.answer_hello(state, slot),
-            StreamAction::Hear(slot) => self.tell_agent(state, slot),
-            StreamAction::Report(slot) => {
-                let Some(generation) = state.slots[slot].pod.as_ref().map(|pod| pod.generation) else { return };
-                let mut report = None;
-                state.change_link(slot, |link| {
-                    report = link.report.take();
-                    link.known = report;
-                });
-                if let Some(epoch) = report {
-                    Self::hear_report(state, slot, (generation, epoch), generation);
-                }
-            }
-            StreamAction::Break(slot) => {
+        });
+    }
+
+    pub(super) fn faults_of_stream<'a>(&'a self, state: &ModelState, steps: &mut Steps<'a>) {
+        for (index, slot) in state.slots.iter().enumerate() {
+            // It may also never do so.
+            let late = "a report whose connection has ended reaches the leader";
+            steps.of(index, !slot.late_reports.is_empty(), late, |state, slot| self.hear_late_report(state, slot));
+            let is_up = slot.process().is_some_and(|process| process.link.up);
+            steps.of(index, is_up && state.left.breaks > 0, "the connection breaks", |state, slot| {
                 state.left.breaks -= 1;
                 let connected = state.connection(slot);
                 self.change_machine(state, slot, |machine, newest| {
@@ -132,22 +83,26 @@ impl System {
                 if let Some((generation, link)) = connected {
                     Self::note_lost(state, slot, generation, &link);
                 }
-            }
-            StreamAction::Wake(slot, age) => {
-                state.left.woken -= 1;
-                let old = state.jobset.history[state.jobset.history.len() - 1 - age];
-                state.change_link(slot, |link| link.tell(old, false));
-            }
-            StreamAction::LateReport(slot) => {
-                let mut late = None;
-                state.slots[slot].change(|slot| late = Some(slot.late_reports.remove(0)));
-                let Some((generation, epoch)) = late else { return };
-                let present = state.slots[slot].pod.as_ref().map(|pod| pod.generation);
-                let takes_names = self.setting.broken == Some(RuleMutation::ReportOfReplacedPodCounts);
-                let of_pod = present.filter(|_| takes_names).unwrap_or(generation);
-                Self::hear_report(state, slot, (generation, epoch), of_pod);
+            });
+            for age in 1..state.jobset.history.len() {
+                let what = format!("a leader that was stopped wakes, {age} versions behind");
+                steps.of(index, is_up && state.left.woken > 0, &what, move |state, slot| {
+                    state.left.woken -= 1;
+                    let old = state.jobset.history[state.jobset.history.len() - 1 - age];
+                    state.change_link(slot, |link| link.tell(old, false));
+                });
             }
         }
+    }
+
+    fn hear_late_report(&self, state: &mut ModelState, slot: usize) {
+        let mut late = None;
+        state.slots[slot].change(|slot| late = Some(slot.late_reports.remove(0)));
+        let Some((generation, epoch)) = late else { return };
+        let present = state.slots[slot].pod.as_ref().map(|pod| pod.generation);
+        let takes_names = self.setting.broken == Some(RuleMutation::ReportOfReplacedPodCounts);
+        let of_pod = present.filter(|_| takes_names).unwrap_or(generation);
+        Self::hear_report(state, slot, (generation, epoch), of_pod);
     }
 
     fn hear_hello(&self, state: &mut ModelState, slot: usize) {
@@ -211,9 +166,8 @@ impl System {
         self.change_machine(state, slot, |machine, newest| {
             machine.happen(statement, newest);
             // While the stream is live, it does not matter when this time is over.
-            if is_answer && machine.agent.as_ref().is_some_and(|process| process.awaits_stream) {
-                machine.change_agent(|process| process.awaits_stream = false);
-                machine.happen(ChannelInput::StreamTimeout, newest);
+            if is_answer && machine.agent.as_ref().is_some_and(|agent| agent.stream_deadline.is_some()) {
+                machine.end_wait(newest);
             }
         });
     }
@@ -329,7 +283,7 @@ impl ModelState {
 }
 
 impl ModelSlot {
-    fn process(&self) -> Option<&Process> {
+    fn process(&self) -> Option<&ModelAgent> {
         self.machine.as_ref()?.agent.as_ref()
     }
 

@@ -1,10 +1,10 @@
 //! The agents: the real state machines, with a watch on the JobSet that lags, and reports that get lost. Some know a relay
 //! beside: [`super::streams`].
 
-use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut};
 
-use jobset_agent::channels::{ChannelInput, ChannelOutput, Channels};
-use jobset_agent::decide::{Agent, Input, Mode, Output};
+use jobset_agent::channels::ChannelInput;
+use jobset_agent::decide::{Input, Output};
 use jobset_api::agent::DEFAULT_EXIT_CODE;
 use jobset_api::labels;
 use jobset_stream::message::Report;
@@ -12,43 +12,25 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::cluster::SimulatedCluster;
 use super::machine::SimulatedWorker;
-use super::scenario::UID;
-use crate::proof::{CheckResult, Property, RuleMutation, Violation};
+use crate::proof::{AgentDeed, AgentProcess, AgentWait, CheckResult, check_report};
 
 /// How long an agent waits for the stream, in milliseconds.
 const STREAM_TIMEOUT: i64 = 1_000;
 /// Longest delay of an annotation, in milliseconds.
 const SPREAD: i64 = 5_000;
 
-/// An agent's process, from its start to its end.
+/// An agent's process, and what the simulation knows of it. Times are in milliseconds.
 #[derive(Debug)]
-pub(super) struct AgentProcess {
+pub(super) struct SimulatedAgent {
+    process: AgentProcess,
     pub container: u32,
     pub started: Time,
     /// When it started, as it says; an older agent does not.
     pub says_start: Option<String>,
-    agent: Agent,
-    channels: Channels,
-    /// Whether it watches the JobSet.
-    watches: bool,
     /// The newest state of the JobSet that its watch has shown, of those that there were.
     observed: Option<usize>,
-    /// The annotation that is on its way.
-    reporting: Option<i32>,
-    /// An older one beside it: what a real agent never has.
-    overtaken: Option<i32>,
     /// The number of its connection to a relay.
     pub link: Option<u64>,
-    /// When it no longer waits for the stream, in milliseconds.
-    pub stream_deadline: Option<i64>,
-    /// When its annotation is due, in milliseconds.
-    pub write_due: Option<i64>,
-    /// When its timer is over, in milliseconds.
-    timer: Option<i64>,
-    /// Whether it has lifted the barrier.
-    pub lifted: bool,
-    /// The epoch that it has entered.
-    pub entered: Option<i32>,
     /// The epoch in which its worker failed, until it starts the next one.
     pub failed_in: Option<i32>,
 }
@@ -62,34 +44,11 @@ enum Fate {
     Lost,
 }
 
-impl AgentProcess {
-    /// An agent that starts now. `has_stream` says whether it knows a relay.
-    pub(super) fn new(container: u32, started: Time, mode: Mode, has_stream: bool) -> Self {
-        let agent = Agent::new(Some(UID.to_owned()), mode);
-        let (channels, first) = Channels::new(has_stream);
-        Self {
-            container,
-            started,
-            says_start: None,
-            agent,
-            channels,
-            watches: first == ChannelOutput::Watch,
-            observed: None,
-            reporting: None,
-            overtaken: None,
-            link: None,
-            // At once, or later.
-            stream_deadline: (first == ChannelOutput::AwaitStream).then_some(0),
-            write_due: None,
-            timer: None,
-            lifted: false,
-            entered: None,
-            failed_in: None,
-        }
+impl SimulatedAgent {
+    pub(super) fn new(process: AgentProcess, container: u32, started: Time, says_start: Option<String>) -> Self {
+        Self { process, container, started, says_start, observed: None, link: None, failed_in: None }
     }
-}
 
-impl AgentProcess {
     /// What it says of this epoch over the stream.
     pub(super) fn report(&self, epoch: i32) -> Report {
         Report { epoch, exit: self.failed_in.map(exit_text), started: self.says_start.clone() }
@@ -97,7 +56,7 @@ impl AgentProcess {
 
     /// The supervisor is asked to end, and asks its worker to.
     pub(super) fn ask_to_end(&mut self) {
-        self.agent.step(Input::Terminate);
+        self.process.agent.step(Input::Terminate);
     }
 
     /// The code with which a supervisor ends that is asked to, whose worker then exits with this one.
@@ -105,7 +64,22 @@ impl AgentProcess {
         let exit = |outputs: Vec<Output>| {
             outputs.into_iter().find_map(|output| if let Output::Exit { code } = output { Some(code) } else { None })
         };
-        exit(self.agent.step(Input::Terminate)).or_else(|| exit(self.agent.step(Input::WorkerExited { code: worker })))
+        let agent = &mut self.process.agent;
+        exit(agent.step(Input::Terminate)).or_else(|| exit(agent.step(Input::WorkerExited { code: worker })))
+    }
+}
+
+impl Deref for SimulatedAgent {
+    type Target = AgentProcess;
+
+    fn deref(&self) -> &AgentProcess {
+        &self.process
+    }
+}
+
+impl DerefMut for SimulatedAgent {
+    fn deref_mut(&mut self) -> &mut AgentProcess {
+        &mut self.process
     }
 }
 
@@ -119,10 +93,10 @@ impl SimulatedCluster {
         }
         let Some(machine) = self.machines.get_mut(uid).filter(|machine| !machine.lost) else { return Ok(()) };
         let Some(process) = &mut machine.agent else { return Ok(()) };
-        let input = if let Some(epoch) = process.reporting
+        let input = if process.writing.is_some()
             && (fair || self.rng.u8(..3) != 0)
+            && let Some(epoch) = process.take_write()
         {
-            process.reporting = process.overtaken.take();
             return self.answer_report(uid, epoch, fair);
         } else if process.timer.is_some_and(|timer| timer <= clock) {
             process.timer = None;
@@ -156,10 +130,7 @@ impl SimulatedCluster {
         let leaves = if self.leaves(&pod) { ", and leaves" } else { "" };
         self.trace(|| format!("agent of {pod} reports {epoch}: {fate:?}{leaves}"));
         if fate != Fate::Lost && is_there {
-            if epoch > self.api.synced() + 1 {
-                let message = format!("{pod} reports {epoch}, and the synced epoch is {}", self.api.synced());
-                return Err(Violation::new(Property::Barrier, message));
-            }
+            check_report(&pod, epoch, self.api.synced())?;
             self.api.change_pod(&pod, |wire| {
                 let annotations = wire.metadata.annotations.get_or_insert_default();
                 annotations.insert(labels::EPOCH.to_owned(), epoch.to_string());
@@ -173,117 +144,75 @@ impl SimulatedCluster {
             self.truth.reported(slot, epoch);
         }
         let answered = fate == Fate::Stored && is_there;
-        if self.answers_at_once() {
-            return Ok(());
-        }
-        self.happens_to_agent(uid, written(epoch, answered))
+        let agent = self.machines.get(uid).and_then(|machine| machine.agent.as_ref());
+        let answer = agent.and_then(|agent| agent.answer(epoch, answered));
+        answer.map_or(Ok(()), |answer| self.happens_to_agent(uid, answer))
     }
 
     /// Something happens on the channels of an agent.
     pub(super) fn happens_to_agent(&mut self, uid: &str, input: ChannelInput) -> CheckResult {
-        let is_cut = input == ChannelInput::Disconnected;
-        let Some(process) = self.machines.get_mut(uid).and_then(|machine| machine.agent.as_mut()) else {
+        self.move_agent(uid, |process, when| process.happen(input, when))
+    }
+
+    /// Something happens to an agent beside its channels.
+    pub(super) fn tell_agent(&mut self, uid: &str, input: Input) -> CheckResult {
+        self.move_agent(uid, |process, when| process.tell(input, when))
+    }
+
+    fn move_agent(
+        &mut self,
+        uid: &str,
+        step: impl FnOnce(&mut AgentProcess, &mut dyn FnMut(AgentWait) -> i64) -> Vec<AgentDeed>,
+    ) -> CheckResult {
+        let (clock, rng) = (self.clock, &mut self.network.rng);
+        let Some(agent) = self.machines.get_mut(uid).and_then(|machine| machine.agent.as_mut()) else {
             return Ok(());
         };
-        let outputs = process.channels.step(input);
-        self.worked = true;
-        let mut ready = VecDeque::new();
-        for output in outputs {
-            self.carry_out_channel(uid, output, is_cut, &mut ready);
-        }
-        ready.into_iter().try_for_each(|input| self.tell_agent(uid, input))
-    }
-
-    fn carry_out_channel(&mut self, uid: &str, output: ChannelOutput, is_cut: bool, ready: &mut VecDeque<Input>) {
-        let (clock, answers_at_once) = (self.clock, self.answers_at_once());
-        let is_older = is_cut && self.broken == Some(RuleMutation::FallBackReportsOlderEpoch);
-        let Some(process) = self.machines.get_mut(uid).and_then(|machine| machine.agent.as_mut()) else { return };
-        match output {
-            ChannelOutput::Tell(input) => ready.push_back(input),
-            ChannelOutput::AwaitStream => process.stream_deadline = Some(clock + STREAM_TIMEOUT),
-            ChannelOutput::Watch => (process.watches, process.observed) = (true, None),
-            ChannelOutput::StopWatch => process.watches = false,
-            ChannelOutput::Send { epoch } => {
-                let report = process.report(epoch);
-                self.network.send(process.link, report);
-            }
-            ChannelOutput::WriteLater { .. } => process.write_due = Some(clock + self.network.rng.i64(0..SPREAD)),
-            ChannelOutput::Write { epoch } => {
-                process.overtaken = process.reporting.replace(if is_older { epoch - 1 } else { epoch });
-                if answers_at_once {
-                    let outputs = process.channels.step(written(epoch, true));
-                    for output in outputs {
-                        self.carry_out_channel(uid, output, false, ready);
-                    }
+        let deeds = step(agent, &mut |wait| {
+            clock
+                + match wait {
+                    AgentWait::Stream => STREAM_TIMEOUT,
+                    AgentWait::Annotation => rng.i64(0..SPREAD),
+                    AgentWait::Timer(wait) => i64::try_from(wait.as_millis()).unwrap_or(i64::MAX),
                 }
-            }
-        }
+        });
+        self.worked = true;
+        deeds.into_iter().try_for_each(|deed| self.carry_out_deed(uid, deed))
     }
 
-    /// Whether agents do not wait for the answer to a write: broken.
-    fn answers_at_once(&self) -> bool {
-        self.network.is_on && self.broken == Some(RuleMutation::WritesOvertakeEachOther)
-    }
-
-    pub(super) fn tell_agent(&mut self, uid: &str, input: Input) -> CheckResult {
-        let (clock, now) = (self.clock, self.now());
+    fn carry_out_deed(&mut self, uid: &str, deed: AgentDeed) -> CheckResult {
+        let now = self.now();
         let Some(machine) = self.machines.get_mut(uid) else { return Ok(()) };
-        let Some(process) = &mut machine.agent else { return Ok(()) };
-        let (mut starts, mut stops) = (None, false);
-        let mut reports = None;
-        for output in process.agent.step(input) {
-            match output {
-                Output::Report { epoch } => {
-                    process.timer = None;
-                    reports = Some(epoch);
-                    process.entered = Some(epoch);
-                    machine.epoch = Some(epoch);
+        let Some(agent) = &mut machine.agent else { return Ok(()) };
+        match deed {
+            AgentDeed::Enter(epoch) => machine.epoch = Some(epoch),
+            AgentDeed::Watch => agent.observed = None,
+            AgentDeed::StopWatch => {}
+            AgentDeed::Send(epoch) => self.network.send(agent.link, agent.report(epoch)),
+            AgentDeed::Lift(epoch) => {
+                agent.failed_in = None;
+                if machine.supervised {
+                    return self.worker_starts(uid, epoch);
                 }
-                Output::SetTimer(wait) => {
-                    process.timer = Some(clock + i64::try_from(wait.as_millis()).unwrap_or(i64::MAX));
-                }
-                Output::Lift { epoch } => {
-                    (process.lifted, process.failed_in) = (true, None);
-                    starts = machine.supervised.then_some(epoch);
-                }
-                Output::StopWorker { .. } => stops = true,
-                Output::Restart { .. } => {
-                    machine.agent_end = Some((DEFAULT_EXIT_CODE.into(), process.started.clone(), now));
-                    machine.agent = None;
-                    machine.must_reset = true;
+            }
+            AgentDeed::StopWorker(_) => return self.stop_supervised(uid),
+            AgentDeed::Restart => {
+                machine.agent_end = Some((DEFAULT_EXIT_CODE.into(), agent.started.clone(), now));
+                machine.agent = None;
+                machine.must_reset = true;
+                machine.status_is_outdated = true;
+            }
+            AgentDeed::Exit(code) => {
+                if machine.supervised {
+                    let (container, since) = (agent.container, agent.started.clone());
+                    machine.worker = SimulatedWorker::Ended { code: code.into(), container, since, at: now };
                     machine.status_is_outdated = true;
-                    break;
                 }
-                Output::Exit { code } => {
-                    if machine.supervised {
-                        let (container, since) = (process.container, process.started.clone());
-                        machine.worker = SimulatedWorker::Ended { code: code.into(), container, since, at: now };
-                        machine.status_is_outdated = true;
-                    }
-                    machine.agent = None;
-                    break;
-                }
-                // Of sidecars whose workers save their state, and of supervisors that are asked to end.
-                Output::Save { .. } | Output::TerminateWorker => {}
+                machine.agent = None;
             }
         }
-        self.worked = true;
-        if stops {
-            self.stop_supervised(uid)?;
-        }
-        if let Some(epoch) = starts {
-            self.worker_starts(uid, epoch)?;
-        }
-        reports.map_or(Ok(()), |epoch| self.happens_to_agent(uid, ChannelInput::Report { epoch }))
+        Ok(())
     }
-}
-
-fn written(epoch: i32, is_ok: bool) -> ChannelInput {
-    ChannelInput::Written(if is_ok {
-        Input::Reported { epoch }
-    } else {
-        Input::ReportFailed { epoch, retry_after: None }
-    })
 }
 
 /// How the worker of an epoch has failed, as the agent says it.

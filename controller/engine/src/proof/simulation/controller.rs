@@ -1,39 +1,32 @@
 //! The controller: the engine that runs in the cluster. Its requests are sent one at a time, so that it can crash between any two.
 
-use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashSet, VecDeque};
-use std::panic::resume_unwind;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use jobset_api::{JobSet, JobSetStatus, conditions};
-use jobset_rules::{Action, Fact};
-use jobset_store::{Kind, Versions, View, WatchEvent, dialect};
+use jobset_rules::{Action, Fact, Plan};
+use jobset_store::{Kind, Observed, Versions, View, WatchEvent, dialect};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::cluster::SimulatedCluster;
-use super::extremes;
-use super::scenario::{JOBSET, Scenario, key};
+use super::planner::Planner;
+use super::scenario::{Scenario, key};
 use super::slow::SlowRequest;
 use super::watches::KINDS;
-use crate::proof::mutation::{edit_event, edit_plan};
+use crate::proof::mutation::edit_event;
 use crate::proof::{CheckResult, Property, RuleMutation, Violation, ensure};
-use crate::{
-    Confirmed, Engine, EngineMutation, Failure, GroupSnapshot, Now, Outcome, PlanHook, Request, RequestError, Urgency,
-    Work,
-};
+use crate::queue::{List, Order};
+use crate::{Confirmed, Engine, Failure, GroupSnapshot, Now, Outcome, Request, RequestError, Urgency, Work};
 
 /// One life of the controller.
 #[derive(Debug)]
 pub(super) struct SimulatedController {
     pub engine: Engine,
+    pub planner: Planner,
     /// The monotonic time at which the simulation began.
     start: Instant,
-    /// Whether the next plan panics.
-    pub panics: Rc<Cell<bool>>,
-    /// How a plan was larger than the children that exist allow.
-    oversize: Rc<RefCell<Option<String>>>,
     /// Whether the answer to the next status write that begins an epoch gets lost.
     pub loses_answer: bool,
     /// Whether the last answer was lost.
@@ -75,44 +68,31 @@ impl SimulatedController {
     /// A controller that has listed the kinds that nobody has here.
     pub(super) fn new(broken: Option<RuleMutation>, scenario: &Scenario) -> Self {
         let (mut engine, start) = (Engine::new(scenario.settings.clone()), Instant::now());
-        let (oversize, has_extremes) = (Rc::new(RefCell::default()), scenario.has_extremes);
-        let next_oversize = Rc::clone(&oversize);
-        let panics = Rc::new(Cell::new(false));
-        let next = Rc::clone(&panics);
-        engine.hook(PlanHook(Box::new(move |observed, plan| {
-            if observed.jobset.metadata.name.as_deref() != Some(JOBSET) {
-                return;
-            }
-            if next.take() {
-                resume_unwind(Box::new("a panic of the simulation"));
-            }
-            edit_plan(broken, observed, plan);
-            let larger = extremes::oversize(observed, plan, has_extremes);
-            if larger.is_some() {
-                *next_oversize.borrow_mut() = larger;
-            }
-        })));
+        let planner = Planner { broken, has_extremes: scenario.has_extremes, ..Planner::default() };
         for kind in [Kind::Claim, Kind::RoleBinding, Kind::Node, Kind::Namespace, Kind::PriorityClass] {
             engine.apply(WatchEvent::ListingEnded(kind), start);
         }
-        engine.broken = match broken {
-            Some(RuleMutation::BulkBeforeUrgent) => Some(EngineMutation::BulkBeforeUrgent),
-            Some(RuleMutation::WriteRepeatedAfterALostAnswer) => Some(EngineMutation::LostAnswerKept),
-            _ => None,
-        };
+        if broken == Some(RuleMutation::BulkBeforeUrgent) {
+            engine.queue.order = Order([List::Bulk, List::Actions, List::Urgent]);
+        }
         Self {
             engine,
+            planner,
             others: VecDeque::new(),
             lost_answer: false,
             start,
-            panics,
-            oversize,
             loses_answer: false,
             lifts: Some((0, 0)),
             failing: HashSet::new(),
             work: None,
             slow: VecDeque::new(),
         }
+    }
+
+    /// What would be planned now.
+    pub(super) fn plan_now(&self, now: Now) -> Option<(Arc<JobSet>, Plan)> {
+        let observed = Observed::of(&self.engine.store, key())?;
+        Some((observed.jobset.clone(), self.planner.plan(&observed, &self.engine.settings, &Time(now.time))))
     }
 
     pub(super) fn note_failing(&mut self, outcome: &Outcome) {
@@ -178,13 +158,13 @@ impl SimulatedCluster {
 
     pub(super) fn start_work_later(&mut self, later: Duration) -> CheckResult {
         let now = self.controller_now(later);
-        let controller = &mut self.controller;
-        if controller.work.is_some() || !controller.engine.is_complete() {
+        let SimulatedController { engine, planner, work, .. } = &mut self.controller;
+        if work.is_some() || !engine.store.is_complete() {
             return Ok(());
         }
-        let work = controller.engine.next(now);
-        let urgent_waits = controller.engine.oldest_urgent().is_some();
-        if let Some(oversize) = controller.oversize.take() {
+        let work = engine.next_by(now, |observed, settings, now| planner.plan(observed, settings, now));
+        let urgent_waits = engine.oldest_urgent().is_some();
+        if let Some(oversize) = planner.oversize.take() {
             return Err(Violation::new(Property::BoundedPlans, oversize));
         }
         self.rebuild(now.instant);
@@ -265,7 +245,15 @@ impl SimulatedCluster {
         let outcome = Outcome { written, failures, accepted, status, unanswered, ..Outcome::default() };
         self.controller.note_failing(&outcome);
         let now = self.controller_now(Duration::ZERO);
+        let is_written = matches!(outcome.status, Some(Ok(true)));
+        let lost = self.controller.engine.progress.get(key()).and_then(|progress| progress.unconfirmed.clone());
         let effects = self.controller.engine.finish(key(), number, outcome, now);
+        if is_written
+            && self.broken == Some(RuleMutation::WriteRepeatedAfterALostAnswer)
+            && let Some(progress) = self.controller.engine.progress.get_mut(key())
+        {
+            progress.unconfirmed = lost;
+        }
         self.controller.note_lifts(&effects.confirmed);
         Ok(())
     }

@@ -43,7 +43,7 @@ impl SimulatedCluster {
             27..=28 => return self.race(),
             29 => {
                 self.trace(|| "the next plan panics".to_owned());
-                self.controller.panics.set(true);
+                self.controller.planner.panics.set(true);
             }
             30 => self.set_full(!self.is_full),
             31..=32 => {

@@ -3,12 +3,12 @@
 
 use jobset_objects::PartialCondition;
 
-use super::agents::AgentProcess;
+use super::agents::SimulatedAgent;
 use super::api::PodObject;
 use super::cluster::SimulatedCluster;
 use super::machine::{DISRUPTION_TARGET, SimulatedMachine, SimulatedWorker, condition, has_ended, is_going};
-use super::scenario::FATAL;
-use crate::proof::{CheckResult, Property, Violation};
+use super::scenario::{FATAL, UID};
+use crate::proof::{AgentProcess, CheckResult, Property, Violation, check_start};
 
 /// Exit code of a worker that is ended by SIGTERM.
 pub(super) const TERMINATED: i32 = 143;
@@ -76,15 +76,14 @@ impl SimulatedCluster {
 
     /// The container of an agent starts.
     pub(super) fn start_agent(&mut self, uid: &str) {
-        let (now, mode, has_stream) = (self.now(), self.scenario.mode(), self.network.is_on);
+        let process = AgentProcess::new(UID, self.scenario.mode(), self.network.is_on, self.broken);
+        let now = self.now();
         let says_start = self.says_start.then(|| self.precise_now());
         let Some(machine) = self.machines.get_mut(uid) else { return };
         machine.resetting = false;
         machine.make_sandbox(&now);
         let container = machine.next_container();
-        let mut process = AgentProcess::new(container, now, mode, has_stream);
-        process.says_start = says_start;
-        machine.agent = Some(process);
+        machine.agent = Some(SimulatedAgent::new(process, container, now, says_start));
         machine.status_is_outdated = true;
     }
 
@@ -103,7 +102,7 @@ impl SimulatedCluster {
 
     fn start_worker(&mut self, uid: &str) -> CheckResult {
         let Some(machine) = self.machines.get(uid) else { return Ok(()) };
-        if machine.agent.as_ref().is_some_and(|agent| !agent.lifted) {
+        if machine.agent.as_ref().is_some_and(|agent| !agent.is_lifted()) {
             return Ok(());
         }
         let epoch = machine.agent.as_ref().and_then(|agent| agent.entered);
@@ -120,8 +119,7 @@ impl SimulatedCluster {
             let message = format!("a second worker of {} starts in epoch {epoch:?} beside the first", machine.pod);
             return Err(Violation::new(Property::Barrier, message));
         }
-        let again = epoch.is_some() && machine.last_run >= epoch;
-        machine.last_run = epoch;
+        let last = std::mem::replace(&mut machine.last_run, epoch);
         machine.make_sandbox(&now);
         let container = machine.next_container();
         machine.worker = SimulatedWorker::Runs { epoch, container, since: now };
@@ -129,14 +127,7 @@ impl SimulatedCluster {
         let pod = machine.pod.clone();
         self.worked = true;
         self.trace(|| format!("worker of {pod} starts in epoch {epoch:?}"));
-        let message = || format!("the worker of {pod} starts in epoch {epoch:?}, and the synced epoch is {synced}");
-        if again {
-            return Err(Violation::new(Property::OneWorkerPerEpoch, format!("{}, for the second time", message())));
-        }
-        if epoch.is_some_and(|epoch| epoch > synced) {
-            return Err(Violation::new(Property::Barrier, message()));
-        }
-        Ok(())
+        epoch.map_or(Ok(()), |epoch| check_start(&pod, epoch, last, synced))
     }
 
     /// The Pod was asked to go.

@@ -38,6 +38,9 @@ impl SimulatedCluster {
 
     /// The observed Pods that are outside of the specified size: of indexes or Jobs beyond it, and of Jobs that are being
     /// deleted or belong to an earlier attempt.
+    ///
+    /// Without those that are being deleted and have not reported the epoch. Their containers may run for a whole grace period,
+    /// asked to end, and nothing shows whether a kubelet has asked yet; a group that waited for them would stand still meanwhile.
     pub(super) fn leaving(&self, base: &JobSet, decided: &JobSetStatus) -> BTreeSet<String> {
         let Some(seen) = Observed::of(&self.controller.engine.store, key()) else { return BTreeSet::new() };
         let jobs: BTreeMap<&str, &JobView> = seen.jobs().map(|(_, job)| (job.uid.as_str(), job)).collect();
@@ -50,13 +53,15 @@ impl SimulatedCluster {
         };
         let pods = seen.pods().on_nodes(|_| true).into_iter();
         let leaving = pods.filter(|(uid, pod)| jobs.get(uid).is_some_and(|job| !stays(job, pod.index)));
+        let leaving =
+            leaving.filter(|(_, pod)| pod.deleted_at.is_none() || pod.epoch.number() == Some(decided.synced_epoch));
         leaving.map(|(_, pod)| pod.name.clone()).collect()
     }
 
     /// None of these Pods could start its worker in the epoch that begins.
     pub(super) fn check_leaving(&self, leaving: &BTreeSet<String>, epoch: i32) -> CheckResult {
         let starts = |machine: &&SimulatedMachine| {
-            let waits = machine.agent.as_ref().is_some_and(|agent| agent.entered == Some(epoch) && !agent.lifted);
+            let waits = machine.agent.as_ref().is_some_and(|agent| agent.entered == Some(epoch) && !agent.is_lifted());
             let pod = self.api.pods.get(&machine.pod);
             // A kubelet that is asked to stop a Pod starts no container of it. A supervisor starts its worker itself.
             waits && !machine.lost && pod.is_some_and(|pod| !is_going(pod) || machine.supervised)

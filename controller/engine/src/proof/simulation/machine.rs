@@ -7,7 +7,7 @@ use jobset_objects::{
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::agents::AgentProcess;
+use super::agents::SimulatedAgent;
 use super::api::PodObject;
 use super::nodes::{Reception, Sandbox};
 use super::returns::BrokenSidecar;
@@ -44,7 +44,7 @@ pub(super) struct SimulatedMachine {
     pub is_given_up: bool,
     /// A sidecar beside the agent that does not start again.
     pub broken_sidecar: Option<BrokenSidecar>,
-    pub agent: Option<AgentProcess>,
+    pub agent: Option<SimulatedAgent>,
     pub worker: SimulatedWorker,
     /// A container has ended in a way that restarts them all.
     pub must_reset: bool,

@@ -76,6 +76,7 @@ mod leaving;
 mod machine;
 mod names;
 mod nodes;
+mod planner;
 mod properties;
 mod relays;
 mod requests;

@@ -12,7 +12,7 @@ use super::machine::is_going;
 use super::scenario::key;
 use super::slots::{Place, is_current};
 use super::truth::SlotId;
-use crate::proof::{CheckResult, Property, Violation, ensure};
+use crate::proof::{CheckResult, GroupStatus, Property, Violation, ensure};
 
 impl SimulatedCluster {
     /// The status counts the Jobs of the current attempt that were observed as the Go JobSet counts them.
@@ -71,11 +71,7 @@ impl SimulatedCluster {
 
     /// The status that has just been written over another one.
     pub(super) fn check_write(&mut self, before: &JobSetStatus, after: &JobSetStatus) -> CheckResult {
-        check_growth(before, after)?;
-        let (synced, free) = (after.synced_epoch, after.free_epoch);
-        ensure(free == 0 || after.deprecated_epoch == synced && free == synced + 1, Property::FreeEpoch, || {
-            format!("epoch {free} is free, and the group does not restart: {}", super::controller::brief(after))
-        })?;
+        GroupStatus::of(after).check(&GroupStatus::of(before))?;
         self.check_restart(before, after)?;
         self.check_partial_restarts(before, after)?;
         self.check_deadline(before, after)?;
@@ -101,30 +97,20 @@ impl SimulatedCluster {
 
     /// A restart has a cause, is counted once, and no epoch ends without a count but those that the controller ends.
     fn check_restart(&self, before: &JobSetStatus, after: &JobSetStatus) -> CheckResult {
-        let recreated = after.restarts - before.restarts;
-        let group = after.group_restarts - before.group_restarts;
-        let counted = after.restarts_count_towards_max - before.restarts_count_towards_max;
-        let once = [recreated, group, counted].iter().all(|by| (0..=1).contains(by));
-        ensure(once && counted <= group, Property::ExactBudget, || {
-            format!("recreations rise by {recreated}, restarts by {group}, counted ones by {counted}")
-        })?;
-        if recreated > 0 {
-            return self.check_recreation(before, group > 0, counted > 0);
+        let (was, is) = (GroupStatus::of(before), GroupStatus::of(after));
+        let (restarts, counted) = (is.restarts > was.restarts, is.counted > was.counted);
+        if is.recreations > was.recreations {
+            return self.check_recreation(before, restarts, counted);
         }
-        let epoch = before.synced_epoch;
-        let ends = epoch > 0 && before.deprecated_epoch < epoch && after.deprecated_epoch >= epoch;
-        let is_free = after.free_epoch == epoch + 1
-            || after.synced_epoch > epoch && self.newcomers_have_arrived(before, |_| true);
+        let epoch = was.synced;
+        let is_free = is.free == epoch + 1 || is.synced > epoch && self.newcomers_have_arrived(before, |_| true);
         let partial = partial_restarts(before) != partial_restarts(after);
-        if group == 0 {
-            return ensure(!ends || is_free, Property::ExactBudget, || {
+        if !restarts {
+            return ensure(!is.ends(&was) || is_free, Property::ExactBudget, || {
                 format!("epoch {epoch} ends, and nobody counts it")
             });
         }
-        ensure(ends, Property::OneRestartPerIncident, || {
-            format!("a restart of the group that does not end epoch {epoch}")
-        })?;
-        if partial && counted == 0 { Ok(()) } else { self.check_incident(epoch, counted > 0) }
+        if partial && !counted { Ok(()) } else { self.check_incident(epoch, counted) }
     }
 
     /// Something has struck a worker of this epoch.
@@ -295,16 +281,4 @@ impl SimulatedCluster {
 fn partial_restarts(status: &JobSetStatus) -> Vec<(i32, Vec<i32>)> {
     let restarted = status.replicated_jobs_status.iter().filter(|it| it.restarts > 0 || !it.job_restarts.is_empty());
     restarted.map(|it| (it.restarts, it.job_restarts.clone())).collect()
-}
-
-fn check_growth(before: &JobSetStatus, after: &JobSetStatus) -> CheckResult {
-    let epochs = |status: &JobSetStatus| (status.deprecated_epoch, status.synced_epoch);
-    let ((d, s), (later_d, later_s)) = (epochs(before), epochs(after));
-    let advances = d <= later_d && s <= later_s && later_s <= s + 1 && later_d <= later_s;
-    ensure(advances, Property::OneRestartPerIncident, || {
-        format!("epochs {:?} after {:?}", (later_d, later_s), (d, s))
-    })?;
-    let counters = |it: &JobSetStatus| [it.restarts, it.group_restarts, it.restarts_count_towards_max];
-    let grow = counters(before).iter().zip(counters(after)).all(|(before, after)| *before <= after);
-    ensure(grow, Property::ExactBudget, || format!("counters {:?} after {:?}", counters(after), counters(before)))
 }

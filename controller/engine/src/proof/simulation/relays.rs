@@ -190,7 +190,7 @@ impl StreamNetwork {
         let Some(StoppedLeader { mut desk, reads, stored }) = self.asleep.take() else { return false };
         let mut outputs = Vec::new();
         for (of, shown) in reads {
-            outputs.extend(shown.into_iter().flat_map(|shown| desk.read(&of, ReadOutcome::Found(shown), now)));
+            outputs.extend(shown.into_iter().flat_map(|shown| desk.read(&of, ReadOutcome::Found(shown), now.instant)));
         }
         let statement = Statement { time: 0, nonce: None, group: Some(stored.state) };
         let message = RelayMessage::Group { key: key().clone().into(), statement };
@@ -240,7 +240,7 @@ impl StreamNetwork {
                 let served = self.reads.iter().position(|(_, shown)| shown.is_some())?;
                 let (of, shown) = self.reads.remove(served);
                 let outcome = shown.filter(|_| self.rng.u8(..8) != 0).map_or(ReadOutcome::Failed, ReadOutcome::Found);
-                Some(self.desk.read(&of, outcome, now))
+                Some(self.desk.read(&of, outcome, now.instant))
             }
             _ => self.pass_on(),
         })
@@ -264,7 +264,7 @@ impl StreamNetwork {
         let relay = self.relays.iter_mut().find(waits)?;
         let events = self.rng.usize(1..=relay.feed.len());
         let events = relay.feed.drain(..events).collect();
-        Some(self.desk.agent_events(relay.leader?, events, now))
+        Some(self.desk.agent_events(relay.leader?, events, now.instant))
     }
 
     /// A relay passes on what a leader says.

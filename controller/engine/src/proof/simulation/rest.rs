@@ -116,9 +116,9 @@ impl SimulatedCluster {
             self.answer_all_slow();
             self.deliver_all()?;
             let later = Duration::from_secs(10 * round);
-            let panics = self.controller.panics.take();
-            let planned = self.controller.engine.plan_now(key(), self.controller_now(later));
-            self.controller.panics.set(panics);
+            let panics = self.controller.planner.panics.take();
+            let planned = self.controller.plan_now(self.controller_now(later));
+            self.controller.planner.panics.set(panics);
             let Some((base, mut plan)) = planned else { return Ok(()) };
             plan.actions.retain(|action| !self.controller.failing.contains(&Request::of(action)));
             let is_refused =

@@ -9,7 +9,7 @@ use jobset_stream::message::GroupState;
 
 use super::cluster::SimulatedCluster;
 use super::scenario::key;
-use crate::proof::{CheckResult, Property, RuleMutation, Violation};
+use crate::proof::{CheckResult, RuleMutation, Violation, check_report};
 use crate::{DeskOutput, GroupSnapshot};
 
 /// One in so many lives that restart in place has agents that know a relay.
@@ -103,7 +103,7 @@ impl SimulatedCluster {
         };
         let outputs = self.network.step(first, (now, self.clock), read);
         let Some(outputs) = outputs else {
-            let due = self.network.desk.next(now);
+            let due = self.network.desk.next(now.instant);
             let is_due = !due.is_empty();
             self.heed(due)?;
             return Ok(is_due);
@@ -124,7 +124,7 @@ impl SimulatedCluster {
                     self.controller.engine.apply_report(&key, report, now);
                     self.check_counts()?;
                 }
-                DeskOutput::AgentGone { key, pod_uid } => self.controller.engine.agent_gone(&key, &pod_uid),
+                DeskOutput::AgentGone { key, pod_uid } => self.controller.engine.store.agent_gone(&key, &pod_uid),
                 output => self.network.carry_out(output),
             }
         }
@@ -140,12 +140,8 @@ impl SimulatedCluster {
 
     fn note_report(&mut self, report: &StreamReport) -> CheckResult {
         let StreamReport { pod, pod_uid, epoch, .. } = report;
-        let synced = self.api.synced();
         self.trace(|| format!("stream: the leader hears that {pod} reports {epoch}"));
-        if *epoch > synced + 1 {
-            let message = format!("{pod} reports {epoch} over the stream, and the synced epoch is {synced}");
-            return Err(Violation::new(Property::Barrier, message));
-        }
+        check_report(pod, *epoch, self.api.synced())?;
         if let Some(slot) = self.network.slots.get(pod_uid).cloned() {
             self.truth.reported(slot, *epoch);
         }
@@ -157,7 +153,7 @@ impl SimulatedCluster {
         if !self.network.is_on {
             return Ok(());
         }
-        let now = self.controller_now(Duration::ZERO);
+        let now = self.controller_now(Duration::ZERO).instant;
         let outputs = self.network.desk.stored(key(), snapshot, now);
         self.heed(outputs)
     }
@@ -168,6 +164,7 @@ impl SimulatedCluster {
             let stored = self
                 .controller
                 .engine
+                .store
                 .jobset(key())
                 .map_or_else(|| GroupSnapshot::of(&self.api.jobset), |jobset| GroupSnapshot::of(jobset));
             self.network.change_leader(stored);

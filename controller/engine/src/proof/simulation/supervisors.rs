@@ -4,7 +4,7 @@
 use jobset_agent::decide::Input;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::agents::AgentProcess;
+use super::agents::SimulatedAgent;
 use super::cluster::SimulatedCluster;
 use super::kubelets::TERMINATED;
 use super::machine::{SimulatedMachine, SimulatedWorker};
@@ -51,7 +51,7 @@ impl SimulatedMachine {
     /// The supervisor is killed, and the worker with it: the container has ended.
     pub(super) fn kill_supervisor(&mut self, code: i32, now: Time) {
         let Some(process) = self.agent.take() else { return };
-        let AgentProcess { container, started: since, .. } = process;
+        let SimulatedAgent { container, started: since, .. } = process;
         self.worker = SimulatedWorker::Ended { code, container, since, at: now };
         self.status_is_outdated = true;
     }

@@ -116,7 +116,7 @@ fn resumed(live: &Value, desired: &Job) -> Value {
 }
 
 #[test]
-fn resume_job_with_record_keeps_entries_of_others_and_removes_own() {
+fn resume_with_record_keeps_others_entries_and_removes_own() {
     let mut live = live();
     let template = &mut live["spec"]["template"];
     template["metadata"]["labels"]["mesh"] = json!("on");

@@ -1,5 +1,6 @@
 //! The sums that [`super::JobPods`] keeps, and what one slot adds to them.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::slot::{Share, Trust};
@@ -20,7 +21,7 @@ pub(super) struct Counts {
     pub(super) alone: BTreeSet<i32>,
     pub(super) malformed: BTreeSet<i32>,
     pub(super) mute: BTreeSet<i32>,
-    pub(super) succeeded: usize,
+    pub(super) succeeded: BTreeSet<i32>,
     pub(super) broken: BTreeMap<i32, BTreeSet<i32>>,
     /// Those whose Pod has ended, by the epoch that it reports.
     pub(super) ended: BTreeMap<i32, BTreeSet<i32>>,
@@ -42,95 +43,40 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Adds what the slot of this index adds.
     pub(super) fn add(&mut self, index: i32, share: &Share) {
-        if let Some(epoch) = share.report {
-            if share.trust == Trust::Sure {
-                *self.reports.entry(epoch).or_default() += 1;
-                if share.runs {
-                    *self.running.entry(epoch).or_default() += 1;
-                }
-                if share.newcomer {
-                    self.newcomers.entry(epoch).or_default().insert(index);
-                }
-            } else {
-                self.suspects.entry(epoch).or_default().insert(index);
-                if !share.newcomer {
-                    *self.suspect_members.entry(epoch).or_default() += 1;
-                }
-            }
-            if !share.newcomer && self.first_to_report.is_none_or(|(newest, _)| newest < epoch) {
-                self.first_to_report = Some((epoch, index));
-            }
+        let is_first = self.first_to_report.is_none_or(|(newest, _)| share.report.is_some_and(|epoch| newest < epoch));
+        if let Some(epoch) = share.report.filter(|_| is_first && !share.newcomer) {
+            self.first_to_report = Some((epoch, index));
         }
-        if let Some(epoch) = share.broken {
-            self.broken.entry(epoch).or_default().insert(index);
-        }
-        if let Some(epoch) = share.ended {
-            self.ended.entry(epoch).or_default().insert(index);
-        }
-        if let Some(epoch) = share.waits {
-            self.waits.entry(epoch).or_default().insert(index);
-        }
-        if let Some(second) = share.address {
-            *self.addresses.entry((share.newcomer, second)).or_default() += 1;
-        }
-        if let Some(domain) = &share.domain {
-            self.domains.entry(domain.clone()).or_default().insert(index);
-        }
-        self.succeeded += usize::from(share.succeeded);
-        for (set, holds) in self.sets(share) {
-            if holds {
-                set.insert(index);
-            }
-        }
+        self.change(index, share, true);
     }
 
-    /// Takes away what it has added.
     pub(super) fn remove(&mut self, index: i32, share: &Share) {
-        match share.report {
-            Some(epoch) if share.trust != Trust::Sure => {
-                take(&mut self.suspects, &epoch, index);
-                if !share.newcomer {
-                    count_down(&mut self.suspect_members, &epoch);
-                }
-            }
-            Some(epoch) => {
-                count_down(&mut self.reports, &epoch);
-                if share.runs {
-                    count_down(&mut self.running, &epoch);
-                }
-                if share.newcomer {
-                    take(&mut self.newcomers, &epoch, index);
-                }
-            }
-            None => {}
-        }
-        if let Some(epoch) = &share.broken {
-            take(&mut self.broken, epoch, index);
-        }
-        if let Some(epoch) = &share.ended {
-            take(&mut self.ended, epoch, index);
-        }
-        if let Some(epoch) = &share.waits {
-            take(&mut self.waits, epoch, index);
-        }
-        if let Some(second) = share.address {
-            count_down(&mut self.addresses, &(share.newcomer, second));
-        }
-        if let Some(domain) = &share.domain {
-            take(&mut self.domains, domain, index);
-        }
-        self.succeeded -= usize::from(share.succeeded);
-        for (set, holds) in self.sets(share) {
-            if holds {
-                set.remove(&index);
-            }
-        }
+        self.change(index, share, false);
     }
 
-    fn sets(&mut self, share: &Share) -> [(&mut BTreeSet<i32>, bool); 9] {
-        [
+    /// Adds what the slot of this index adds, or takes it away.
+    fn change(&mut self, index: i32, share: &Share, adds: bool) {
+        let is_sure = share.trust == Trust::Sure;
+        let (sure, suspect) = (share.report.filter(|_| is_sure), share.report.filter(|_| !is_sure));
+        for (counts, epoch) in [
+            (&mut self.reports, sure),
+            (&mut self.running, sure.filter(|_| share.runs)),
+            (&mut self.suspect_members, suspect.filter(|_| !share.newcomer)),
+        ] {
+            count(counts, epoch, adds);
+        }
+        for (sets, epoch) in [
+            (&mut self.newcomers, sure.filter(|_| share.newcomer)),
+            (&mut self.suspects, suspect),
+            (&mut self.broken, share.broken),
+            (&mut self.ended, share.ended),
+            (&mut self.waits, share.waits),
+        ] {
+            mark(sets, epoch, index, adds);
+        }
+        for (set, holds) in [
+            (&mut self.succeeded, share.succeeded),
             (&mut self.unreported, share.unreported),
             (&mut self.alone, share.trust == Trust::Alone),
             (&mut self.malformed, share.malformed),
@@ -138,26 +84,40 @@ impl Counts {
             (&mut self.lost, share.lost),
             (&mut self.done, share.done),
             (&mut self.stuck, share.stuck),
-            (&mut self.held, share.held.pods > 0),
+            (&mut self.held, share.held.0 > 0),
             (&mut self.blocked, share.blocked != (0, 0, 0)),
-        ]
+        ] {
+            match (holds, adds) {
+                (true, true) => set.insert(index),
+                (true, false) => set.remove(&index),
+                (false, _) => continue,
+            };
+        }
+        count(&mut self.addresses, share.address.map(|second| (share.newcomer, second)), adds);
+        mark(&mut self.domains, share.domain.clone(), index, adds);
     }
 }
 
-fn count_down<K: Ord>(counts: &mut BTreeMap<K, usize>, key: &K) {
-    if let Some(count) = counts.get_mut(key) {
-        *count -= 1;
-        if *count == 0 {
-            counts.remove(key);
+fn count<K: Ord>(counts: &mut BTreeMap<K, usize>, key: Option<K>, adds: bool) {
+    let Some(key) = key else { return };
+    if adds {
+        *counts.entry(key).or_default() += 1;
+    } else if let Entry::Occupied(mut count) = counts.entry(key) {
+        *count.get_mut() -= 1;
+        if *count.get() == 0 {
+            count.remove();
         }
     }
 }
 
-fn take<K: Ord>(sets: &mut BTreeMap<K, BTreeSet<i32>>, key: &K, index: i32) {
-    if let Some(set) = sets.get_mut(key) {
-        set.remove(&index);
-        if set.is_empty() {
-            sets.remove(key);
+fn mark<K: Ord>(sets: &mut BTreeMap<K, BTreeSet<i32>>, key: Option<K>, index: i32, adds: bool) {
+    let Some(key) = key else { return };
+    if adds {
+        sets.entry(key).or_default().insert(index);
+    } else if let Entry::Occupied(mut set) = sets.entry(key) {
+        set.get_mut().remove(&index);
+        if set.get().is_empty() {
+            set.remove();
         }
     }
 }

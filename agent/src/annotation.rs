@@ -1,0 +1,53 @@
+//! An annotation that a report carries beside the epoch: when the agent started, or how its worker failed.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use k8s_openapi::jiff::Timestamp;
+
+/// The value of an annotation, until the API server has rejected a report with it.
+#[derive(Debug)]
+pub struct Annotation {
+    value: String,
+    rejected: AtomicBool,
+}
+
+impl Annotation {
+    /// An annotation that no report has carried yet.
+    pub fn new(value: String) -> Self {
+        Self { value, rejected: AtomicBool::new(false) }
+    }
+
+    /// The start of an agent, which tells its life from those before and after it in one Pod: this time in RFC 3339, with
+    /// microseconds.
+    pub fn started(at: Timestamp) -> Self {
+        Self::new(format!("{at:.6}"))
+    }
+
+    /// The value, for a relay, which no policy keeps from admitting it.
+    pub fn value(&self) -> &str {
+        &self.value
+    }
+
+    /// The value for the API server; `None` once it has rejected that.
+    pub fn admitted(&self) -> Option<&str> {
+        (!self.rejected.load(Ordering::Relaxed)).then_some(&self.value)
+    }
+
+    /// The API server admits a report without this, and none with it: it is not sent again.
+    pub fn reject(&self) {
+        self.rejected.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn start_rejected_stays_known_to_relays_alone() {
+        let start = Annotation::started("2026-01-01T00:00:00.2Z".parse().unwrap());
+        assert_eq!(start.admitted(), Some("2026-01-01T00:00:00.200000Z"));
+        start.reject();
+        assert_eq!((start.admitted(), start.value()), (None, "2026-01-01T00:00:00.200000Z"));
+    }
+}
