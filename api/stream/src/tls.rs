@@ -15,7 +15,8 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::sign::CertifiedKey;
 use rustls::{
-    ClientConfig, DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme, version,
+    CipherSuite, ClientConfig, DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme,
+    version,
 };
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
@@ -184,6 +185,8 @@ impl Identity {
         let mut config = builder.with_client_cert_verifier(clients).with_cert_resolver(resolver);
         // Neither agents nor controllers have a memory from one process to the next, so nobody would use a ticket.
         config.send_tls13_tickets = 0;
+        // Agents of earlier releases have another suite first.
+        config.ignore_client_order = true;
         Ok(config)
     }
 
@@ -245,9 +248,11 @@ impl ClientCertVerifier for NamedClient {
     }
 }
 
-/// The cryptography.
+/// The cryptography. The cipher suite with SHA-256 comes first: processors have instructions for it, and few for SHA-384.
 pub fn provider() -> Arc<CryptoProvider> {
-    Arc::new(rustls::crypto::ring::default_provider())
+    let mut provider = rustls::crypto::ring::default_provider();
+    provider.cipher_suites.sort_by_key(|suite| suite.suite() != CipherSuite::TLS13_AES_128_GCM_SHA256);
+    Arc::new(provider)
 }
 
 fn file(path: &Path) -> Result<Vec<u8>, TlsError> {
@@ -274,8 +279,8 @@ mod tests {
     const LEADER: &str = "jobset-controller.ns.svc";
     const RELAY: &str = "jobset-relay.ns.svc";
 
-    /// Whether both sides end the handshake with success.
-    async fn shake(server: ServerConfig, client: ClientConfig) -> bool {
+    /// The cipher suite, if both sides end the handshake with success.
+    async fn shake(server: ServerConfig, client: ClientConfig) -> Option<CipherSuite> {
         use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
         let (near, far) = tokio::io::duplex(1 << 14);
         let name = ServerName::try_from(RELAY).unwrap();
@@ -286,10 +291,26 @@ mod tests {
         let connected = async {
             // A client that is refused notices with the first bytes it reads.
             let mut stream = TlsConnector::from(Arc::new(client)).connect(name, far).await?;
-            stream.read_u8().await
+            stream.read_u8().await?;
+            io::Result::Ok(stream.get_ref().1.negotiated_cipher_suite().unwrap().suite())
         };
-        let connected = connected.await.is_ok();
-        accepted.await.unwrap().is_ok() && connected
+        let connected = connected.await.ok();
+        accepted.await.unwrap().ok().and(connected)
+    }
+
+    #[tokio::test]
+    async fn suite_is_the_one_with_instructions_whatever_clients_prefer() {
+        let pki = Pki::new();
+        let relay = Identity::read(pki.issue(RELAY, ExtendedKeyUsagePurpose::ServerAuth).folder.path()).unwrap();
+        let earlier = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_protocol_versions(&[&version::TLS13])
+            .unwrap()
+            .with_root_certificates(Arc::clone(&pki.authorities().0))
+            .with_no_client_auth();
+        for client in [pki.authorities().agent().unwrap(), earlier] {
+            let suite = shake(relay.server().unwrap(), client).await;
+            assert_eq!(suite, Some(CipherSuite::TLS13_AES_128_GCM_SHA256));
+        }
     }
 
     #[rstest]
@@ -305,7 +326,7 @@ mod tests {
         let pki = Pki::new();
         let relay = Identity::read(pki.issue(RELAY, ExtendedKeyUsagePurpose::ServerAuth).folder.path()).unwrap();
         let client = Identity::read(pki.issue(name, usage).folder.path()).unwrap();
-        assert_eq!(shake(relay.server_of(LEADER).unwrap(), client.client().unwrap()).await, is_let_in);
+        assert_eq!(shake(relay.server_of(LEADER).unwrap(), client.client().unwrap()).await.is_some(), is_let_in);
     }
 
     #[test]
@@ -327,11 +348,11 @@ mod tests {
     async fn agent_knows_the_relay_and_no_other() {
         let (pki, other) = (Pki::new(), Pki::new());
         let relay = Identity::read(pki.issue(RELAY, ExtendedKeyUsagePurpose::ServerAuth).folder.path()).unwrap();
-        assert!(shake(relay.server().unwrap(), pki.authorities().agent().unwrap()).await);
-        assert!(!shake(relay.server().unwrap(), other.authorities().agent().unwrap()).await);
+        assert!(shake(relay.server().unwrap(), pki.authorities().agent().unwrap()).await.is_some());
+        assert!(shake(relay.server().unwrap(), other.authorities().agent().unwrap()).await.is_none());
         let webhook =
             Identity::read(pki.issue("jobset-webhook.ns.svc", ExtendedKeyUsagePurpose::ServerAuth).folder.path());
-        assert!(!shake(webhook.unwrap().server().unwrap(), pki.authorities().agent().unwrap()).await);
+        assert!(shake(webhook.unwrap().server().unwrap(), pki.authorities().agent().unwrap()).await.is_none());
     }
 
     #[test]

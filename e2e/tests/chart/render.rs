@@ -118,6 +118,25 @@ async fn chart_and_kustomization_are_the_same_objects(#[case] folder: &str, #[ca
     plane.stop().await
 }
 
+#[rstest]
+#[case::own_certificates("kustomize", "self")]
+#[case::cert_manager("cert-manager", "cert-manager")]
+#[tokio::test]
+async fn kustomization_without_stream_is_the_chart_without_it(#[case] base: &str, #[case] source: &str) -> Result<()> {
+    let plane = ControlPlane::start().await?;
+    let above = tempfile::tempdir_in(paths::target())?;
+    let text = format!("resources: [../../deploy/{base}]\ncomponents: [../../deploy/without-stream]\n");
+    fs::write(above.path().join("kustomization.yaml"), text).await?;
+    let mut kustomized = kustomization(&plane, &above.path().to_string_lossy()).await?;
+    kustomized.remove(&("Namespace".to_owned(), String::new(), NAMESPACE.to_owned()));
+    kustomized.remove(&crd());
+    let values = format!("stream.enabled=false,certificates.source={source}");
+    let mut charted = render(NAMESPACE, &["--set", &values]).await?;
+    charted.remove(&crd());
+    assert_same(&charted, &kustomized);
+    plane.stop().await
+}
+
 fn crd() -> (String, String, String) {
     of("CustomResourceDefinition", "", "jobsets.jobset.x-k8s.io")
 }

@@ -52,8 +52,8 @@ pub struct Limits {
 /// Place of a connection.
 pub type Place = pool::Place<()>;
 
-/// The bytes of a connection, encrypted if the port is.
-pub type Secured<S> = Either<TlsStream<S>, S>;
+/// The bytes of a connection, encrypted if the port is. The state of TLS is on the heap: futures that pass it on stay small.
+pub type Secured<S> = Either<Box<TlsStream<S>>, S>;
 
 /// A connection that has ended its handshake.
 #[derive(Debug)]
@@ -190,7 +190,7 @@ async fn secure<S: Service>(service: &S, mut stream: TcpStream) -> Result<Secure
         reject_plain_http(&mut stream).await?;
         return Err(Unserved::Broken(io::Error::other("plain HTTP")));
     }
-    Ok(Either::Left(tls.accept(service.wrap(stream)).await?))
+    Ok(Either::Left(Box::new(tls.accept(service.wrap(stream)).await?)))
 }
 
 async fn reject_plain_http(stream: &mut TcpStream) -> io::Result<()> {

@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use jobset_api::agent::annotation_delays;
 use jobset_harness::progress::progress;
 use tokio::time::sleep_until;
 
@@ -11,7 +10,7 @@ use super::agents::Agents;
 use super::case::{WatchMode, Way};
 use super::group::{Bench, MeasuredGroup};
 use super::link::{Dialect, Links};
-use super::over_stream::StreamAgents;
+use super::over_stream::{StreamAgents, settle};
 use super::report::{CaseFigures, Restart};
 use crate::connections::Connections;
 use crate::phases::Phases;
@@ -28,8 +27,6 @@ use crate::report::number;
 pub(super) const PHASES: [&str; 5] = ["detect", "deprecate", "report", "sync", "lift"];
 /// A prime, so that successive failures hit Pods of all Jobs.
 const STRIDE: usize = 7_919;
-/// How long the last annotation may take that is written.
-const LAST_WRITE: Duration = Duration::from_secs(2);
 
 /// Creates a JobSet with its agents, and lets one worker fail after the other.
 pub(super) async fn measure(bench: &Bench<'_>, mode: WatchMode, way: Way) -> Result<CaseFigures> {
@@ -51,6 +48,10 @@ pub(super) async fn measure(bench: &Bench<'_>, mode: WatchMode, way: Way) -> Res
     group.history.settled(bench.limit).await?;
 
     let memory = stream.as_ref().map(|agents| agents.memory(bench)).transpose()?;
+    let idle = match (&stream, &bench.stream) {
+        (Some(agents), Some(stream)) => Some(agents.idle(bench, stream).await?),
+        _ => None,
+    };
     let (mut restarts, mut minute) = (Vec::new(), None);
     let (before_all, mut carried) = (traffic(bench).await?, 0.0);
     for number in 1..=bench.restarts {
@@ -71,9 +72,9 @@ pub(super) async fn measure(bench: &Bench<'_>, mode: WatchMode, way: Way) -> Res
         }
     }
     let figures = MeasuredGroup::figures(bench, restarts)?;
-    let stream = match (stream, memory, minute) {
-        (Some(agents), Some(memory), Some(minute)) => {
-            Some(agents.figures(bench, memory, carried / number(bench.restarts), minute)?)
+    let stream = match (stream, memory, minute, idle) {
+        (Some(agents), Some(memory), Some(minute), Some(idle)) => {
+            Some(agents.figures(bench, memory, carried / number(bench.restarts), minute, idle)?)
         }
         _ => None,
     };
@@ -86,12 +87,6 @@ async fn traffic(bench: &Bench<'_>) -> Result<f64> {
         Some(stream) => Ok(number(usize::try_from(stream.setup.bytes().await?)?)),
         None => Ok(0.0),
     }
-}
-
-/// Waits until the agents of so many Pods have written the annotations that follow a report over the stream.
-async fn settle(pods: usize) {
-    let delays = annotation_delays(u32::try_from(pods).unwrap_or(u32::MAX));
-    tokio::time::sleep(*delays.end() + LAST_WRITE).await;
 }
 
 /// One failure, and what follows until the JobSet has settled.

@@ -2,10 +2,14 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
+use jobset_api::agent::annotation_delays;
+use jobset_harness::progress::progress;
 use serde::Serialize;
 use tokio::sync::Semaphore;
+use tokio::time::sleep;
 
 use super::group::{Bench, StreamBench};
 use super::link::{Links, SEATS};
@@ -13,6 +17,11 @@ use super::tokens;
 use crate::connections::Connections;
 use crate::meter::{CpuSeconds, peak_rss_kib, rss_kib};
 use crate::report::number;
+
+/// How long the last annotation may take that is written.
+const LAST_WRITE: Duration = Duration::from_secs(2);
+/// How long agents are looked at to which nothing happens.
+const IDLE: Duration = Duration::from_mins(1);
 
 /// The agents of one case.
 pub(super) struct StreamAgents {
@@ -42,6 +51,20 @@ pub(super) struct StreamFigures {
     pub(super) relay_traffic_bytes_per_agent: f64,
     /// CPU from the last failure on, over a minute unless an option says otherwise, with the annotations that follow.
     pub(super) minute: CpuSeconds,
+    /// What all of it costs while nothing happens.
+    #[serde(flatten)]
+    pub(super) idle: Idle,
+}
+
+/// What connected agents cost while nothing happens to their JobSet, and no annotation is due.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Idle {
+    /// CPU over a minute.
+    #[serde(rename = "idle")]
+    pub(super) cpu: CpuSeconds,
+    /// Resident memory of both relays, with what they need without agents.
+    #[serde(rename = "idle_relays_kib")]
+    pub(super) relays_kib: u64,
 }
 
 impl Memory {
@@ -72,6 +95,15 @@ impl StreamAgents {
         ])
     }
 
+    /// Measures what the agents cost over a minute in which nothing happens.
+    pub(super) async fn idle(&self, bench: &Bench<'_>, stream: &StreamBench<'_>) -> Result<Idle> {
+        progress("waiting for the annotations of the start, and for a minute in which nothing happens");
+        settle(self.folders.len()).await;
+        let before = bench.meter.read()?;
+        sleep(IDLE).await;
+        Ok(Idle { cpu: bench.meter.read()?.since(&before), relays_kib: rss_kib(&stream.setup.pids)? })
+    }
+
     /// The figures at the end of the case; `memory` is that when all agents had started.
     pub(super) fn figures(
         self,
@@ -79,6 +111,7 @@ impl StreamAgents {
         [relay_bytes_per_agent, controller_bytes_per_agent]: [f64; 2],
         bytes_per_restart: f64,
         minute: CpuSeconds,
+        idle: Idle,
     ) -> Result<StreamFigures> {
         let pids = bench.stream.iter().flat_map(|stream| stream.setup.pids);
         let peak: u64 = pids.map(peak_rss_kib).sum::<Result<_>>()?;
@@ -89,8 +122,15 @@ impl StreamAgents {
             controller_bytes_per_agent,
             relay_traffic_bytes_per_agent: (bytes_per_restart / number(self.folders.len().max(1))).round(),
             minute,
+            idle,
         })
     }
+}
+
+/// Waits until the agents of so many Pods have written the annotations that follow a report over the stream.
+pub(super) async fn settle(pods: usize) {
+    let delays = annotation_delays(u32::try_from(pods).unwrap_or(u32::MAX));
+    sleep(*delays.end() + LAST_WRITE).await;
 }
 
 /// What the memory has grown by, for each agent.

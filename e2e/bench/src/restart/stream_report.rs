@@ -15,6 +15,10 @@ struct Targets {
     /// part in that of a small group.
     relay_kb: Option<f64>,
     controller_kb: Option<f64>,
+    /// CPU of relays and leader together for each agent in a restart, in milliseconds.
+    agent_ms: Option<f64>,
+    /// Cores that both relays use while nothing happens, and their memory in MB.
+    idle: Option<(f64, f64)>,
 }
 
 /// CPU seconds of the API server until the last lift, median.
@@ -24,14 +28,14 @@ const JOBSET_WRITES: f64 = 2.0;
 
 impl Targets {
     fn of(agents: usize, mode: WatchMode) -> Self {
-        let (seconds, ratio) = match mode {
-            WatchMode::New => (3.0, 0.25),
-            WatchMode::Kept => (1.0, 0.1),
+        let (seconds, ratio, agent_ms) = match mode {
+            WatchMode::New => (3.0, 0.13, Some(0.4)),
+            WatchMode::Kept => (1.0, 0.03, None),
         };
-        let of_large = Self { relay_kb: Some(30.0), controller_kb: Some(1.0), ..Self::default() };
+        let of_large = Self { relay_kb: Some(30.0), controller_kb: Some(1.0), agent_ms, ..Self::default() };
         match agents {
-            5_000 => Self { seconds: Some(seconds), ratio: Some(ratio), ..of_large },
-            15_000 => Self { seconds: Some(3.0 * seconds), ..of_large },
+            5_000 => Self { seconds: Some(seconds), ratio: Some(ratio), idle: Some((0.03, 180.0)), ..of_large },
+            15_000 => Self { seconds: Some(4.0 * seconds), ..of_large },
             _ => Self::default(),
         }
     }
@@ -71,6 +75,14 @@ fn add(table: &mut Table, figures: &CaseFigures) {
         "s",
     );
     table.figure("  relays' CPU until the last lift, median", until_lift("relay"), None, "s");
+    let agents = number(figures.case.agents.max(1));
+    let milliseconds = median(&|restart| (restart.cpu.of("relay") + restart.cpu.of("controller")) * 1e3 / agents);
+    table.figure(
+        "  CPU of relays and leader for each agent in a restart, median",
+        milliseconds,
+        targets.agent_ms,
+        "ms",
+    );
     let elapsed = rounded(stream.minute.of("elapsed"), 1.0);
     table.figure(
         &format!("  API server CPU in {elapsed} s, with annotations"),
@@ -84,12 +96,18 @@ fn add(table: &mut Table, figures: &CaseFigures) {
     table.figure("  relays' traffic for each agent in a restart", traffic, None, "kB");
     let controller = kilobytes(stream.controller_bytes_per_agent);
     table.figure("  controller's memory for each agent", controller, targets.controller_kb, "kB");
+    let of_minute = |process: &'static str| rounded(stream.idle.cpu.of(process) / stream.idle.cpu.of("elapsed"), 1e4);
+    table.figure("  idle: cores of both relays", of_minute("relay"), targets.idle.map(|(cores, _)| cores), "");
+    table.figure("  idle: cores of the leader", of_minute("controller"), None, "");
+    table.figure("  idle: cores of the API server", of_minute("api_server"), None, "");
+    let megabytes = rounded(number(stream.idle.relays_kib) * 1024.0 / 1e6, 1e1);
+    table.figure("  idle: memory of both relays", megabytes, targets.idle.map(|(_, megabytes)| megabytes), "MB");
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::case::Way;
-    use super::super::over_stream::StreamFigures;
+    use super::super::over_stream::{Idle, StreamFigures};
     use super::super::report::GoSeconds;
     use super::super::report::tests::report;
     use super::*;
@@ -105,6 +123,7 @@ mod tests {
             controller_bytes_per_agent: 900.0,
             relay_traffic_bytes_per_agent: 5_200.0,
             minute: CpuSeconds([("api_server", 4.5), ("elapsed", 60.0012)].into()),
+            idle: Idle { cpu: CpuSeconds([("relay", 0.6), ("elapsed", 60.0)].into()), relays_kib: 200_000 },
         });
         report
     }
@@ -118,22 +137,24 @@ mod tests {
         for line in [
             "5000 Pods, in place, stream, kept",
             "last lift, median 2 s 1 s MISSED",
-            "the same / Go manager 0.125 0.1 MISSED",
+            "the same / Go manager 0.125 0.03 MISSED",
             "JobSet writes, most 2 2 met",
             "API server CPU until the last lift, median 1 s 1 s met",
             "API server CPU in 60 s, with annotations 4.5 s",
             "relays' memory for each agent 31 kB 30 kB MISSED",
             "controller's memory for each agent 0.9 kB 1 kB met",
+            "idle: cores of both relays 0.01 0.03 met",
+            "idle: memory of both relays 204.8 MB 180 MB MISSED",
         ] {
             assert!(text.iter().any(|it| it == line), "{line}: {text:#?}");
         }
     }
 
     #[test]
-    fn larger_groups_have_triple_target_others_none() {
+    fn larger_groups_have_fourfold_target_others_none() {
         let text = lines(&text(&[of_stream(15_000, WatchMode::New, 8.0), of_stream(100, WatchMode::New, 8.0)]));
         let lifts: Vec<_> = text.iter().filter(|line| line.starts_with("last lift, median")).collect();
-        assert_eq!(lifts, ["last lift, median 8 s 9 s met", "last lift, median 8 s"]);
+        assert_eq!(lifts, ["last lift, median 8 s 12 s met", "last lift, median 8 s"]);
         assert!(text.contains(&"the same / Go manager not in this run".to_owned()), "{text:?}");
     }
 
