@@ -6,9 +6,9 @@ SHELL := bash
 .DELETE_ON_ERROR:
 
 CRD := deploy/crds/jobset.x-k8s.io_jobsets.yaml
-# Kubernetes publishes its OpenAPI documents in its own Go module, the one that the test cluster is built from.
+# Kubernetes publishes its OpenAPI documents in its own Go module: that of the newest test cluster, so that templates keep its fields.
 define CRDGEN
-cd e2e/cluster/kubernetes && go mod download k8s.io/kubernetes \
+cd e2e/cluster/kubernetes-1.37 && go mod download k8s.io/kubernetes \
   && openapi=$$(go list -m -f '{{.Dir}}' k8s.io/kubernetes)/api/openapi-spec/v3 && cd - >/dev/null \
   && $(CRDGEN_PROGRAM) $$openapi/api__v1_openapi.json $$openapi/apis__batch__v1_openapi.json
 endef

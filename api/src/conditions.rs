@@ -22,6 +22,9 @@ pub const RESTART_BACKOFF: &str = "RestartBackoff";
 pub const BARRIER_WAITING: &str = "BarrierWaiting";
 /// Workers do not run although the barrier was lifted some time ago. The message names their Pods, and what they wait for.
 pub const WORKERS_NOT_RUNNING: &str = "WorkersNotRunning";
+/// Jobs or Pods of an earlier attempt do not go, and Jobs of the new one wait for them. The message names them, and the finalizers
+/// that keep them.
+pub const RECREATION_BLOCKED: &str = "RecreationBlocked";
 /// The JobSet has restartStrategy InPlaceRestart and cannot restart in place. The cause is its specification, the API
 /// server or a node.
 pub const IN_PLACE_UNSUPPORTED: &str = "InPlaceUnsupported";
@@ -79,6 +82,10 @@ pub const CONTAINERS_NOT_STARTED: &str = "ContainersNotStarted";
 pub const CANNOT_RETURN: &str = "CannotReturn";
 /// Reason of [`WORKERS_NOT_RUNNING`] being false: all workers run.
 pub const WORKERS_RUN: &str = "WorkersRun";
+/// Reason of [`RECREATION_BLOCKED`] being true: they have been deleted for some time, and still exist.
+pub const EARLIER_ATTEMPT_LEFT: &str = "EarlierAttemptLeft";
+/// Reason of [`RECREATION_BLOCKED`] being false: they are gone.
+pub const EARLIER_ATTEMPT_GONE: &str = "EarlierAttemptGone";
 /// Reason of [`RESTARTING`] being true: an index of a Job has failed for good, and the Job goes on without it.
 pub const INDEX_FAILED: &str = "IndexFailed";
 /// Reason of [`RESTARTING`] being false: all Jobs are ready or have succeeded.

@@ -65,6 +65,8 @@ pub const AGENT_RESTARTED_ALONE: &str = "AgentRestartedAlone";
 pub const POD_REPLACED: &str = "PodReplaced";
 /// Warning. Workers do not run although the barrier was lifted. The message says what the first of them waits for.
 pub const WORKERS_NOT_RUNNING: &str = "WorkersNotRunning";
+/// Warning. Jobs or Pods of an earlier attempt do not go, and Jobs wait for them. The message names the finalizers that keep them.
+pub const RECREATION_BLOCKED: &str = "RecreationBlocked";
 /// Warning. A Pod is deleted by force, because its node is unreachable (`--force-delete-unreachable-after`).
 pub const FORCE_DELETED: &str = "ForceDeleted";
 /// Warning. A Job of the JobSet has wrong labels, and is left alone. Its user decides.

@@ -46,6 +46,9 @@ pub struct JobTemplateSpec {
     pub pod_failure_policy: Option<PodFailurePolicy>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_replacement_policy: Option<String>,
+    /// Kubernetes 1.37 with the gate `WorkloadWithJob`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduling: Option<batch::JobSchedulingConfiguration>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<LabelSelector>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -101,6 +104,7 @@ impl JobTemplateSpec {
             parallelism: self.parallelism,
             pod_failure_policy: self.pod_failure_policy.as_ref().map(PodFailurePolicy::to_batch),
             pod_replacement_policy: self.pod_replacement_policy.clone(),
+            scheduling: self.scheduling.clone(),
             selector: self.selector.clone(),
             success_policy: self.success_policy.clone(),
             suspend: self.suspend,
@@ -135,6 +139,23 @@ impl PodFailurePolicyRule {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn fields_of_1_37_pass_from_template_to_job() {
+        let spec = json!({
+            "scheduling": {
+                "schedulingPolicy": { "gang": { "minCount": 2 } },
+                "schedulingConstraints": { "topology": [{ "key": "rack" }] },
+            },
+            "template": { "spec": {
+                "containers": [],
+                "evictionResponders": [{ "name": "example.com/checkpoint", "priority": 1000 }],
+                "schedulingGroup": { "podGroupName": "group" },
+            } },
+        });
+        let template: JobTemplate = serde_json::from_value(json!({ "spec": spec })).unwrap();
+        assert_eq!(serde_json::to_value(template.spec.to_job_spec()).unwrap(), spec);
+    }
 
     #[test]
     fn set_condition_reason_in_template_is_omitted_from_job() {

@@ -8,6 +8,7 @@
 //!   by which somebody asks for one,
 //! - the feature [`gates`], and which clusters can restart Pods [`in_place`],
 //! - the [`agent`] in a Pod and its environment variables,
+//! - the [`last_words`] of a container that has failed,
 //! - the [`restart_rules`] of a container, in the names of KEP-467 and of Kubernetes,
 //! - the [`defaults`] of a new JobSet, the [`injection`] of the agent into its Pods, and how an update that omits them
 //!   gets them back ([`restore`]),
@@ -31,6 +32,7 @@ pub mod in_place;
 pub mod injection;
 mod job_template;
 mod jobset;
+pub mod last_words;
 mod limits;
 pub mod message_pattern;
 pub mod names;

@@ -1,11 +1,12 @@
 //! The command line of `jobset-certs`.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Parser;
 use jobset_program::duration::{duration, positive_duration};
+use jobset_program::listener::any;
 use jobset_program::log::LogFormat;
 
 use crate::bundle::Configuration;
@@ -69,7 +70,7 @@ pub struct Args {
     pub extra_dns_names: Vec<String>,
 
     /// Address of /healthz, /readyz and /metrics (HTTP).
-    #[arg(long, value_name = "IP:PORT", default_value_t = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 8081)))]
+    #[arg(long, value_name = "IP:PORT", default_value_t = any(8081))]
     pub health_listen: SocketAddr,
 
     /// Format of the log on standard error. The environment variable RUST_LOG sets what is logged (default: info).

@@ -11,6 +11,7 @@ use jobset_api::gates::Gates;
 use jobset_api::{JobSetLimits, LEASE};
 use jobset_configuration::Program;
 use jobset_program::duration::positive_duration;
+use jobset_program::listener::any;
 use jobset_program::log::LogFormat;
 use jobset_program::{Arguments, arguments};
 use jobset_rules::{MEMORY_OF_NAMESPACE, Settings};
@@ -91,11 +92,11 @@ pub struct Args {
     pub stream: StreamArgs,
 
     /// Address of /healthz and /readyz.
-    #[arg(long, default_value = "0.0.0.0:8081", value_name = "ADDRESS")]
+    #[arg(long, default_value_t = any(8081), value_name = "ADDRESS")]
     pub health_listen: SocketAddr,
 
     /// Address of /metrics.
-    #[arg(long, default_value = "0.0.0.0:8080", value_name = "ADDRESS")]
+    #[arg(long, default_value_t = any(8080), value_name = "ADDRESS")]
     pub metrics_listen: SocketAddr,
 
     /// Serve /metrics by HTTPS, to whom the API server allows it: by a bearer token whose user may get the path /metrics. Without

@@ -1,6 +1,7 @@
 //! Services and claims that are there before the JobSet that needs them, and Jobs that cannot be changed.
 
 use anyhow::Result;
+use jobset_api::conditions;
 use jobset_harness::wait;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Service};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -73,6 +74,29 @@ async fn service_with_cluster_ip_is_named_others_go_on() -> Result<()> {
     })
     .await?;
     Ok(())
+}
+
+#[tokio::test]
+async fn service_of_another_jobset_is_named_in_event_and_condition() -> Result<()> {
+    let space = Space::new("shared-subdomain").await?;
+    let on = |name: &str| {
+        let mut jobset = in_place(name, 1, 1);
+        jobset["spec"]["network"] = json!({"subdomain": "shared"});
+        jobset
+    };
+    space.create(on("first")).await?;
+    space.pods("first", 1, "0").await?;
+    space.create(on("second")).await?;
+    let note = space.note("HeadlessServiceCreationFailed", "shared-subdomain/shared").await?;
+    let wanted = "Service shared-subdomain/shared exists, and does not select the Pods of this JobSet, which have no names by it: \
+                  delete it, or set another spec.network.subdomain";
+    assert_eq!(note, wanted);
+    wait::until(LIMIT, "the condition ChildRefused", || async {
+        let status = space.jobsets().get("second").await?.status.unwrap_or_default();
+        Ok(conditions::find_true(&status.conditions, conditions::CHILD_REFUSED).map(|it| it.message.clone()))
+    })
+    .await
+    .map(|message| assert!(message.contains("does not select the Pods"), "{message}"))
 }
 
 #[tokio::test]

@@ -61,8 +61,8 @@ fn in_workspace(command: &str) -> String {
     format!("cd '{}' && {command}", paths::workspace().display())
 }
 
-/// What else the README builds, shows and installs, on a cluster that has nothing of it. Nodes of kind need Docker, so `kind` notes
-/// what it is to load, and it is loaded into the containerd of this cluster's node. `sudo` installs into the test's folder.
+/// What else the README builds, shows and installs, on a cluster that has nothing of it. The archives go into the containerd of the
+/// cluster's node. `sudo` installs into the test's folder.
 #[tokio::test]
 #[ignore = "five minutes once all is built: make readme"]
 async fn commands_of_readme_show_install_and_run_the_product() -> Result<()> {
@@ -70,12 +70,7 @@ async fn commands_of_readme_show_install_and_run_the_product() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let cluster = Cluster::start(1).await?;
     let shell = Shell::new(&cluster, folder.path()).await?;
-    let (loads, bin) = (folder.path().join("loads"), folder.path().display());
-    program(
-        folder.path(),
-        "kind",
-        &format!("test \"$1 $2\" = 'load image-archive' && realpath \"$3\" >>'{}'", loads.display()),
-    )?;
+    let bin = folder.path().display();
     program(folder.path(), "sudo", &format!("test \"$1 $3\" = 'install /usr/local/bin/' && install \"$2\" '{bin}'"))?;
 
     let [demo, test] = *commands(section(&readme, "# jobset-rs\n")?) else { anyhow::bail!("not demo and test alone") };
@@ -84,9 +79,12 @@ async fn commands_of_readme_show_install_and_run_the_product() -> Result<()> {
     println!("{shown}");
 
     let how_to_install = section(&readme, "## Install\n")?;
-    let [load, apply, rollout] = *commands(how_to_install) else { anyhow::bail!("not three lines: {how_to_install}") };
-    shell.run(&in_workspace(load)).await?;
-    let archives: Vec<PathBuf> = fs::read_to_string(&loads)?.lines().map(PathBuf::from).collect();
+    let [images, apply, rollout] = *commands(how_to_install) else {
+        anyhow::bail!("not three lines: {how_to_install}")
+    };
+    shell.run(&in_workspace(images)).await?;
+    let archives = shell.run(&in_workspace("ls -d \"$PWD\"/target/images/localhost_jobset-*_dev.tar")).await?;
+    let archives: Vec<PathBuf> = archives.lines().map(PathBuf::from).collect();
     assert_eq!(archives.len(), 6, "five programs and the demo's worker: {archives:?}");
     for archive in archives {
         cluster.load_image(&archive).await?;

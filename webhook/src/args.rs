@@ -1,6 +1,6 @@
 //! The command line.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv6Addr, SocketAddr};
 use std::num::NonZeroU16;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,6 +11,7 @@ use jobset_api::gates::Gates;
 use jobset_api::injection;
 use jobset_configuration::Program;
 use jobset_program::duration::duration;
+use jobset_program::listener::any;
 use jobset_program::log::LogFormat;
 use jobset_program::{Arguments, arguments};
 
@@ -66,15 +67,15 @@ impl Args {
 #[command(next_help_heading = "Serving")]
 pub struct ServingArgs {
     /// Address of the admission service (HTTPS).
-    #[arg(long, value_name = "IP:PORT", default_value_t = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 9443)))]
+    #[arg(long, value_name = "IP:PORT", default_value_t = any(9443))]
     pub listen: SocketAddr,
 
     /// Address of /healthz and /readyz (HTTP).
-    #[arg(long, value_name = "IP:PORT", default_value_t = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 8081)))]
+    #[arg(long, value_name = "IP:PORT", default_value_t = any(8081))]
     pub health_listen: SocketAddr,
 
     /// Address of /metrics (HTTP).
-    #[arg(long, value_name = "IP:PORT", default_value_t = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 8080)))]
+    #[arg(long, value_name = "IP:PORT", default_value_t = any(8080))]
     pub metrics_listen: SocketAddr,
 
     /// Oldest version of TLS that is spoken.
@@ -249,9 +250,9 @@ mod tests {
     #[test]
     fn the_defaults_are_those_of_the_deployment() {
         let args = parse(&[]).unwrap();
-        assert_eq!(args.serving.listen.to_string(), "0.0.0.0:9443");
-        assert_eq!(args.serving.health_listen.to_string(), "0.0.0.0:8081");
-        assert_eq!(args.serving.metrics_listen.to_string(), "0.0.0.0:8080");
+        assert_eq!(args.serving.listen.to_string(), "[::]:9443");
+        assert_eq!(args.serving.health_listen.to_string(), "[::]:8081");
+        assert_eq!(args.serving.metrics_listen.to_string(), "[::]:8080");
         assert_eq!(args.serving.drain_delay, Duration::from_secs(5));
         assert_eq!(args.certificates.leaf_secret_name, "jobset-webhook-leaf");
         assert!(args.features.gates.in_place_restart);
@@ -260,8 +261,8 @@ mod tests {
 
     #[test]
     fn flag_that_the_chart_sets_can_be_set_again() {
-        let args = parse(&["--listen=0.0.0.0:9443", "--listen=[::]:9443"]).unwrap();
-        assert_eq!(args.serving.listen.to_string(), "[::]:9443");
+        let args = parse(&["--listen=[::]:9443", "--listen=10.0.0.1:9443"]).unwrap();
+        assert_eq!(args.serving.listen.to_string(), "10.0.0.1:9443");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jobset_certs::bundle::Configuration;
 use jobset_certs::{Names, Readiness, Resolver, Source, health};
+use jobset_program::listener;
 use jobset_program::ports::{Port, Ports};
 use kube::{Client, Config};
 use prometheus::Registry;
@@ -38,17 +39,17 @@ pub struct Service {
 }
 
 impl Service {
-    /// Opens the ports.
+    /// Opens the ports, in the runtime that this is called in.
     ///
     /// # Errors
     /// When a port is taken, or a name does not fit into a certificate.
-    pub async fn bind(args: &Args) -> Result<Self, Error> {
+    pub fn bind(args: &Args) -> Result<Self, Error> {
         let (names, source) = certificate(&args.certificates)?;
         let port = |address, flag, what| Port::open(address, flag, what).map_err(Error::Ports);
         Ok(Self {
             names,
             source,
-            listener: listen(args.serving.listen, "--listen").await?,
+            listener: listen(args.serving.listen, "--listen")?,
             health: port(args.serving.health_listen, "health-listen", "health checks")?,
             metrics: port(args.serving.metrics_listen, "metrics-listen", "metrics")?,
             args: args.clone(),
@@ -140,7 +141,7 @@ pub async fn run(args: &Args, stop: CancellationToken) -> Result<(), Error> {
     if let Some(namespace) = &args.check_admission {
         return check::admission(client().await?, namespace).await;
     }
-    let service = Service::bind(args).await?;
+    let service = Service::bind(args)?;
     let client = client().await?;
     info!(listen = %args.serving.listen, health_listen = %args.serving.health_listen, metrics_listen = %args.serving.metrics_listen, "serving");
     service.run(client, stop).await
@@ -171,6 +172,6 @@ fn certificate(args: &CertificateArgs) -> Result<(Names, Source), Error> {
     Ok((names, source))
 }
 
-async fn listen(address: SocketAddr, flag: &'static str) -> Result<TcpListener, Error> {
-    TcpListener::bind(address).await.map_err(|source| Error::Listen { address, flag, source })
+fn listen(address: SocketAddr, flag: &'static str) -> Result<TcpListener, Error> {
+    listener::listen(address).and_then(TcpListener::from_std).map_err(|source| Error::Listen { address, flag, source })
 }

@@ -1,10 +1,11 @@
 //! The command line of `jobset-relay`.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::Parser;
+use jobset_program::listener::any;
 use jobset_program::log::LogFormat;
 use jobset_stream::{AGENTS_OF_A_RELAY, LEADER};
 
@@ -22,15 +23,15 @@ pub struct Args {
     pub cert_dir: PathBuf,
 
     /// Address for agents (TLS 1.3). They show the token of their ServiceAccount for the audience jobset-relay.
-    #[arg(long, value_name = "IP:PORT", default_value_t = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 9443)))]
+    #[arg(long, value_name = "IP:PORT", default_value_t = any(9443))]
     pub agents_listen: SocketAddr,
 
     /// Address for controllers (TLS 1.3 with a client certificate for jobset-controller.NAMESPACE.svc).
-    #[arg(long, value_name = "IP:PORT", default_value_t = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 9444)))]
+    #[arg(long, value_name = "IP:PORT", default_value_t = any(9444))]
     pub controller_listen: SocketAddr,
 
     /// Address of /healthz, /readyz and /metrics (HTTP).
-    #[arg(long, value_name = "IP:PORT", default_value_t = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 8081)))]
+    #[arg(long, value_name = "IP:PORT", default_value_t = any(8081))]
     pub health_listen: SocketAddr,
 
     /// Most connected agents, at most 100000. An agent that is rejected restarts by its watch on the API server.
@@ -74,9 +75,9 @@ mod tests {
     #[test]
     fn defaults_are_those_of_the_deployment() {
         let args = parse(&[]).unwrap();
-        assert_eq!(args.agents_listen.to_string(), "0.0.0.0:9443");
-        assert_eq!(args.controller_listen.to_string(), "0.0.0.0:9444");
-        assert_eq!(args.health_listen.to_string(), "0.0.0.0:8081");
+        assert_eq!(args.agents_listen.to_string(), "[::]:9443");
+        assert_eq!(args.controller_listen.to_string(), "[::]:9444");
+        assert_eq!(args.health_listen.to_string(), "[::]:8081");
         assert_eq!(args.cert_dir.to_str(), Some("/var/run/jobset-relay"));
         assert_eq!(args.max_connections.get(), 20_000);
         assert_eq!(args.controller_name(), "jobset-controller.ns.svc");
@@ -84,8 +85,8 @@ mod tests {
 
     #[test]
     fn flag_that_the_chart_sets_can_be_set_again() {
-        let args = parse(&["--agents-listen=0.0.0.0:9443", "--agents-listen=[::]:9443"]).unwrap();
-        assert_eq!(args.agents_listen.to_string(), "[::]:9443");
+        let args = parse(&["--agents-listen=[::]:9443", "--agents-listen=10.0.0.1:9443"]).unwrap();
+        assert_eq!(args.agents_listen.to_string(), "10.0.0.1:9443");
     }
 
     #[test]

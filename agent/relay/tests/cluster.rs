@@ -73,6 +73,7 @@ impl Space {
             audiences: Some(audiences.iter().map(|&it| it.to_owned()).collect()),
             bound_object_ref: bound,
             expiration_seconds: None,
+            ..TokenRequestSpec::default()
         };
         let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
         let answer = wait::until(LIMIT, "a token", || async {

@@ -1,6 +1,6 @@
 //! The command-line flags of the Go manager.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::program::{Program, Translated};
 
@@ -109,10 +109,10 @@ pub(super) fn address(value: &str) -> Option<String> {
     Some(SocketAddr::new(interface(host)?, port.parse().ok()?).to_string())
 }
 
-/// The IP address of a host. `None` for a host name other than `localhost`.
+/// The IP address of a host; an absent one is all addresses, of IPv6 and IPv4. `None` for a host name other than `localhost`.
 pub(super) fn interface(host: &str) -> Option<IpAddr> {
     match host {
-        "" => Some(Ipv4Addr::UNSPECIFIED.into()),
+        "" => Some(Ipv6Addr::UNSPECIFIED.into()),
         "localhost" => Some(Ipv4Addr::LOCALHOST.into()),
         host => host.parse().ok(),
     }

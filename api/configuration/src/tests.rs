@@ -30,14 +30,14 @@ fn with_file(program: Program, text: &str, arguments: &[&str]) -> Result<Transla
 #[case::controller(
     Controller,
     &["--leader-elect", "--kube-api-qps=500.5", "--kube-api-burst=500", "--health-probe-bind-address", ":8081"],
-    &["--leader-elect", "--kube-api-qps=500", "--kube-api-burst=500", "--health-listen=0.0.0.0:8081"],
+    &["--leader-elect", "--kube-api-qps=500", "--kube-api-burst=500", "--health-listen=[::]:8081"],
     &[],
 )]
 #[case::one_dash(Controller, &["-zap-encoder=json", "-leader-elect=false"], &["--log-format=json", "--leader-elect=false"], &[])]
 #[case::webhook(
     Webhook,
     &["--leader-elect", "--kube-api-qps", "500", "--kube-api-burst=500", "--health-probe-bind-address=:8081"],
-    &["--health-listen=0.0.0.0:8081"],
+    &["--health-listen=[::]:8081"],
     &[],
 )]
 #[case::flags_of_neither_program(
@@ -91,10 +91,10 @@ tls: {minVersion: VersionTLS13, cipherSuites: [TLS_AES_128_GCM_SHA256]}
 #[rstest]
 #[case::controller(Controller, &[
     "--leader-elect=true", "--leader-elect-resource-name=mine", "--leader-elect-lease-duration=30s", "--kube-api-qps=50",
-    "--kube-api-burst=100", "--health-listen=0.0.0.0:8082", "--feature-gates=InPlaceRestart=true,RestartJob=false",
+    "--kube-api-burst=100", "--health-listen=[::]:8082", "--feature-gates=InPlaceRestart=true,RestartJob=false",
 ])]
 #[case::webhook(Webhook, &[
-    "--health-listen=0.0.0.0:8082", "--feature-gates=InPlaceRestart=true,RestartJob=false", "--listen=0.0.0.0:9444",
+    "--health-listen=[::]:8082", "--feature-gates=InPlaceRestart=true,RestartJob=false", "--listen=[::]:9444",
     "--service-name=a", "--tls-min-version=VersionTLS13",
 ])]
 fn file_fields_become_flags_of_their_program(#[case] program: Program, #[case] expected: &[&str]) {

@@ -15,9 +15,12 @@ const DOMAINS: [&str; 3] = ["jobset.sigs.k8s.io", "alpha.jobset.sigs.k8s.io", "b
 #[derive(Default)]
 pub(crate) struct OwnEntries(pub(crate) BTreeMap<String, String>);
 
-/// Finalizers of [`DOMAINS`].
+/// Finalizers of other domains that are kept: enough to say who holds an object that is being deleted.
+const FOREIGN_FINALIZERS: usize = 2;
+
+/// Finalizers of [`DOMAINS`], and [`FOREIGN_FINALIZERS`] of others.
 #[derive(Default)]
-pub(crate) struct OwnFinalizers(pub(crate) Vec<String>);
+pub(crate) struct KeptFinalizers(pub(crate) Vec<String>);
 
 /// The owners that control an object: at most one, says the API server.
 #[derive(Default)]
@@ -40,7 +43,7 @@ impl<'de> Visitor<'de> for OwnVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<OwnEntries, A::Error> {
         let mut entries = BTreeMap::new();
-        while let Some(key) = map.next_key_seed(OwnKey)? {
+        while let Some(key) = map.next_key_seed(Key { foreign: false })? {
             match key {
                 Some(key) => drop(entries.insert(key, map.next_value()?)),
                 None => drop(map.next_value::<IgnoredAny>()?),
@@ -50,10 +53,16 @@ impl<'de> Visitor<'de> for OwnVisitor {
     }
 }
 
-/// Reads a key. `None` if it is of another domain.
-struct OwnKey;
+/// Reads a key. `None` if it is of another domain, unless `foreign` ones are read, too.
+struct Key {
+    foreign: bool,
+}
 
-impl<'de> DeserializeSeed<'de> for OwnKey {
+fn is_own(key: &str) -> bool {
+    key.split_once('/').is_some_and(|(domain, _)| DOMAINS.contains(&domain))
+}
+
+impl<'de> DeserializeSeed<'de> for Key {
     type Value = Option<String>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -61,7 +70,7 @@ impl<'de> DeserializeSeed<'de> for OwnKey {
     }
 }
 
-impl Visitor<'_> for OwnKey {
+impl Visitor<'_> for Key {
     type Value = Option<String>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -69,12 +78,11 @@ impl Visitor<'_> for OwnKey {
     }
 
     fn visit_str<E: Error>(self, key: &str) -> Result<Self::Value, E> {
-        let is_own = key.split_once('/').is_some_and(|(domain, _)| DOMAINS.contains(&domain));
-        Ok(is_own.then(|| key.to_owned()))
+        Ok((self.foreign || is_own(key)).then(|| key.to_owned()))
     }
 }
 
-impl<'de> Deserialize<'de> for OwnFinalizers {
+impl<'de> Deserialize<'de> for KeptFinalizers {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_seq(FinalizersVisitor)
     }
@@ -83,18 +91,19 @@ impl<'de> Deserialize<'de> for OwnFinalizers {
 struct FinalizersVisitor;
 
 impl<'de> Visitor<'de> for FinalizersVisitor {
-    type Value = OwnFinalizers;
+    type Value = KeptFinalizers;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a list of finalizers")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut finalizers: A) -> Result<OwnFinalizers, A::Error> {
-        let mut own = Vec::new();
-        while let Some(finalizer) = finalizers.next_element_seed(OwnKey)? {
-            own.extend(finalizer);
+    fn visit_seq<A: SeqAccess<'de>>(self, mut finalizers: A) -> Result<KeptFinalizers, A::Error> {
+        let (mut kept, mut foreign) = (Vec::new(), 0);
+        while let Some(finalizer) = finalizers.next_element_seed(Key { foreign: foreign < FOREIGN_FINALIZERS })? {
+            foreign += usize::from(finalizer.as_deref().is_some_and(|finalizer| !is_own(finalizer)));
+            kept.extend(finalizer);
         }
-        Ok(OwnFinalizers(own))
+        Ok(KeptFinalizers(kept))
     }
 }
 
@@ -211,6 +220,13 @@ mod tests {
         let own =
             ["alpha.jobset.sigs.k8s.io/exclusive-topology", "batch.kubernetes.io/job-name", "jobset.sigs.k8s.io/epoch"];
         assert_eq!(keys, own);
+    }
+
+    #[test]
+    fn finalizers_of_other_domains_are_kept_in_part() {
+        let finalizers = json!(["a/1", "b/2", "c/3", "batch.kubernetes.io/job-tracking", "foregroundDeletion"]);
+        let KeptFinalizers(kept) = serde_json::from_value(finalizers).unwrap();
+        assert_eq!(kept, ["a/1", "b/2", "batch.kubernetes.io/job-tracking"]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectM
 use kube::{Resource, ResourceExt as _};
 use serde::{Deserialize, Deserializer};
 
-use crate::kept::{Controllers, OwnEntries, OwnFinalizers};
+use crate::kept::{Controllers, KeptFinalizers, OwnEntries};
 
 /// Metadata without `managedFields`, which are half of a Pod.
 #[derive(Default, Deserialize)]
@@ -24,12 +24,12 @@ struct Metadata<L> {
     creation_timestamp: Option<Time>,
     deletion_timestamp: Option<Time>,
     deletion_grace_period_seconds: Option<i64>,
-    finalizers: Option<OwnFinalizers>,
+    finalizers: Option<KeptFinalizers>,
 }
 
 /// Reads `metadata` and skips what no program reads, so that nobody's labels, annotations or owners take memory: `managedFields`,
-/// labels, annotations and finalizers that are neither of JobSets nor of Jobs, owners that are not the controller, and other fields. For
-/// `#[serde(deserialize_with)]`.
+/// labels and annotations that are neither of JobSets nor of Jobs, all but two finalizers that are neither, owners that are not the
+/// controller, and other fields. For `#[serde(deserialize_with)]`.
 ///
 /// # Errors
 /// If a field that is read has another type.
@@ -55,7 +55,7 @@ impl<L> Metadata<L> {
             creation_timestamp: self.creation_timestamp,
             deletion_timestamp: self.deletion_timestamp,
             deletion_grace_period_seconds: self.deletion_grace_period_seconds,
-            finalizers: self.finalizers.map(|OwnFinalizers(finalizers)| finalizers),
+            finalizers: self.finalizers.map(|KeptFinalizers(finalizers)| finalizers),
             ..ObjectMeta::default()
         }
     }

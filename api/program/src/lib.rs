@@ -6,12 +6,14 @@
 //! - [`run`] runs the program in a runtime and makes an exit code of its result,
 //! - [`stop_on_signals`] cancels a token on SIGTERM or SIGINT,
 //! - [`duration`] reads a duration flag,
+//! - [`listener`] opens ports,
 //! - [`server`] accepts connections within limits, for all ports,
 //! - [`ports`] serves probes and metrics,
 //! - [`peer`] ends connections whose peer has vanished,
 //! - [`lock`] locks a mutex, also after a panic.
 
 pub mod duration;
+pub mod listener;
 pub mod log;
 pub mod log_limit;
 pub mod peer;

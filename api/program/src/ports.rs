@@ -18,6 +18,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
+use crate::listener::listen;
 use crate::server::places::Size;
 use crate::server::{Connection, Limits, Server, Service};
 
@@ -28,8 +29,6 @@ pub const CONNECTIONS: usize = 256;
 pub const HEAD_TIME: Duration = Duration::from_secs(5);
 /// How long a connection is served, with its one request and the answer.
 pub const LIFETIME: Duration = Duration::from_secs(30);
-/// Connections that wait to be accepted, as those of agents that come back at once.
-const BACKLOG: i32 = 8192;
 /// Largest head of a request, in bytes.
 pub const HEAD_SIZE: usize = 16 << 10;
 
@@ -54,14 +53,9 @@ impl Port {
     /// # Errors
     /// If the program cannot listen there.
     pub fn open(address: SocketAddr, flag: &str, what: &'static str) -> anyhow::Result<Self> {
-        let listener = std::net::TcpListener::bind(address).with_context(|| {
+        let listener = listen(address).with_context(|| {
             format!("cannot listen on {address} for {what}: is the port taken? choose another with --{flag}")
         })?;
-        let prepare = || {
-            rustix::net::listen(&listener, BACKLOG)?;
-            listener.set_nonblocking(true)
-        };
-        prepare().with_context(|| format!("cannot serve {what}"))?;
         Ok(Self { listener, what, tls: None })
     }
 

@@ -112,3 +112,6 @@ pub const MULTIKUEUE: &str = "kueue.x-k8s.io/multikueue";
 pub const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
 /// Kubernetes' own label of a Pod: the name of its Job.
 pub const JOB_NAME: &str = "batch.kubernetes.io/job-name";
+/// Kubernetes' own annotation of a Job with an owner, from 1.37 on: the template of the owner's Workload from which the Job
+/// controller makes the PodGroup of its Pods.
+pub const POD_GROUP_TEMPLATE: &str = "scheduling.k8s.io/group-template-name";

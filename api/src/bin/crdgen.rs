@@ -1,6 +1,6 @@
 //! Prints the CustomResourceDefinition of JobSet as YAML.
 //!
-//! Usage: `crdgen OPENAPI_V3_DOCUMENT...`. The documents are those of batch/v1 and core/v1 of Kubernetes 1.36. `make
+//! Usage: `crdgen OPENAPI_V3_DOCUMENT...`. The documents are those of batch/v1 and core/v1 of Kubernetes 1.37. `make
 //! crd` takes them from the Go module `k8s.io/kubernetes` and writes `deploy/crds`.
 
 use std::process::ExitCode;

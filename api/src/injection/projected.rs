@@ -64,13 +64,17 @@ pub(crate) static RELAY_CREDENTIALS: AgentVolume = AgentVolume {
 
 fn token(path: &str, audience: Option<&str>) -> VolumeProjection {
     let audience = audience.map(str::to_owned);
-    let token =
-        ServiceAccountTokenProjection { audience, expiration_seconds: Some(EXPIRATION_SECONDS), path: path.to_owned() };
+    let token = ServiceAccountTokenProjection {
+        audience,
+        expiration_seconds: Some(EXPIRATION_SECONDS),
+        path: path.to_owned(),
+        user: None,
+    };
     VolumeProjection { service_account_token: Some(token), ..VolumeProjection::default() }
 }
 
 fn ca(config_map: &str, key: &str, optional: Option<bool>) -> VolumeProjection {
-    let items = Some(vec![KeyToPath { key: key.to_owned(), path: key.to_owned(), mode: None }]);
+    let items = Some(vec![KeyToPath { key: key.to_owned(), path: key.to_owned(), mode: None, user: None }]);
     let config_map = Some(ConfigMapProjection { name: config_map.to_owned(), items, optional });
     VolumeProjection { config_map, ..VolumeProjection::default() }
 }
@@ -119,7 +123,8 @@ impl AgentVolume {
     pub(super) fn add(&self, pod: &mut PodSpec) {
         let volumes = pod.volumes.get_or_insert_default();
         if volumes.iter().all(|volume| volume.name != self.name) {
-            let projected = Some(ProjectedVolumeSource { sources: Some((self.sources)()), default_mode: None });
+            let projected =
+                Some(ProjectedVolumeSource { sources: Some((self.sources)()), default_mode: None, default_user: None });
             volumes.push(Volume { name: self.name.to_owned(), projected, ..Volume::default() });
         }
     }

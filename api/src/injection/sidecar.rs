@@ -4,10 +4,11 @@
 use k8s_openapi::api::core::v1::Probe;
 
 use super::barrier::{AgentPorts, Barrier};
-use super::target::{Image, Outcome, Target, add_pull_secrets, init_container, keep_last_words, restricted, set_image};
+use super::target::{Image, Outcome, Target, add_pull_secrets, init_container, restricted, set_image};
 use super::{environment, epoch, projected, resources};
 use crate::agent::{Agent, NAME, is_told};
 use crate::field::Errors;
+use crate::last_words;
 use crate::restart_rules::{ExitCodes, RESTART_ALL_CONTAINERS, rule};
 
 pub(super) fn inject(target: &mut Target<'_>, errors: &mut Errors) -> Outcome {
@@ -39,7 +40,7 @@ pub(super) fn inject(target: &mut Target<'_>, errors: &mut Errors) -> Outcome {
     agent.startup_probe.get_or_insert_with(|| Probe { failure_threshold: Some(i32::MAX), ..barrier.probe() });
     agent.resources = agent.resources.take().or(resources);
     agent.security_context.get_or_insert(security);
-    keep_last_words(agent);
+    last_words::keep(agent);
     epoch::write(agent);
     for volume in projected::mount(agent, target.settings.relay.as_deref()) {
         volume.add(target.pod);
@@ -50,7 +51,7 @@ pub(super) fn inject(target: &mut Target<'_>, errors: &mut Errors) -> Outcome {
     for worker in &mut target.pod.containers {
         target.rules.give(worker, RESTART_ALL_CONTAINERS, &[]);
         // The restart of the Pod erases its log.
-        keep_last_words(worker);
+        last_words::keep(worker);
     }
     epoch::read(target.pod, NAME);
     Outcome::Done

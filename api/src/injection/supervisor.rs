@@ -6,10 +6,11 @@ use k8s_openapi::api::core::v1::{Container, PodSpec};
 
 use super::barrier::{AgentPorts, Barrier};
 use super::folder::INSTALLER;
-use super::target::{Image, Outcome, Target, add_pull_secrets, init_container, keep_last_words, restricted, set_image};
+use super::target::{Image, Outcome, Target, add_pull_secrets, init_container, restricted, set_image};
 use super::{environment, folder, projected, resources};
 use crate::agent::{Agent, FAILED_JOBSET_EXIT_CODE, FATAL_EXIT_CODES, INSTALL, SUPERVISE, is_told};
 use crate::field::{Errors, Path};
+use crate::last_words;
 use crate::restart_rules::{NEVER, RESTART, final_codes};
 
 /// The agent's binary in the shared volume.
@@ -73,7 +74,7 @@ pub(super) fn inject(target: &mut Target<'_>, errors: &mut Errors) -> Outcome {
     barrier.declare(worker);
     worker.readiness_probe.get_or_insert_with(|| barrier.probe());
     // The words of an agent that cannot start, or that is killed with its worker.
-    keep_last_words(worker);
+    last_words::keep(worker);
     folder::mount(worker, true);
     for volume in projected::mount(worker, target.settings.relay.as_deref()) {
         volume.add(target.pod);
@@ -143,7 +144,7 @@ fn install(target: &mut Target<'_>, errors: &mut Errors) -> bool {
     installer.args.get_or_insert_with(|| vec![INSTALL.to_owned(), folder::PATH.to_owned()]);
     installer.resources = installer.resources.take().or(resources);
     installer.security_context.get_or_insert(security);
-    keep_last_words(installer);
+    last_words::keep(installer);
     folder::mount(installer, false);
     folder::add_volume(target.pod);
     if image == Image::Injected {

@@ -6,7 +6,6 @@ use k8s_openapi::api::core::v1::{
 
 use super::Settings;
 use super::rules::Rules;
-use crate::agent::FALLBACK_TO_LOGS;
 use crate::field::{Errors, Path};
 
 const NAME_TAKEN: &str = "must not be the name of the agent's init container: give the container another name";
@@ -76,13 +75,6 @@ pub(super) fn set_image(container: &mut Container, settings: &Settings) -> Image
     }
     container.image_pull_policy = container.image_pull_policy.take().or_else(|| settings.pull_policy.clone());
     Image::Injected
-}
-
-/// Lets the kubelet keep the end of the log of a container that fails without a termination message.
-pub(super) fn keep_last_words(container: &mut Container) {
-    if container.termination_message_path.is_none() {
-        container.termination_message_policy.get_or_insert_with(|| FALLBACK_TO_LOGS.to_owned());
-    }
 }
 
 /// Adds the Secrets that the agent's image needs. The Pod's own stay first.

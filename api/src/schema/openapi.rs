@@ -30,7 +30,7 @@ pub struct OpenApi {
 
 /// No document has a schema with this name.
 #[derive(Debug, thiserror::Error)]
-#[error("no OpenAPI document has the schema {0}: pass the documents of batch/v1 and core/v1 of Kubernetes 1.36")]
+#[error("no OpenAPI document has the schema {0}: pass the documents of batch/v1 and core/v1 of Kubernetes 1.37")]
 pub struct UnknownSchema(pub String);
 
 impl OpenApi {

@@ -41,21 +41,22 @@ pub(super) fn check_lengths(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut
 }
 
 /// The highest indexes of a replicatedJob. The names with these indexes are the longest.
-struct HighestIndexes {
+pub(super) struct HighestIndexes {
     job: i32,
     /// `None` unless the Job is Indexed, so that its Pods have host names.
-    pod: Option<i32>,
+    pub(super) pod: Option<i32>,
 }
 
 impl HighestIndexes {
-    fn of(replicated_job: &ReplicatedJob) -> Self {
+    pub(super) fn of(replicated_job: &ReplicatedJob) -> Self {
         let highest = |count: i32| count.saturating_sub(1).max(0);
         let indexed = |job: &JobTemplateSpec| job.completion_mode.as_deref() == Some("Indexed");
         let job = Some(&replicated_job.template.spec).filter(|job| indexed(job));
         Self { job: highest(replicated_job.replicas()), pod: job.and_then(|job| job.completions).map(highest) }
     }
 
-    fn len(&self) -> usize {
+    /// Characters of the indexes, with a hyphen before each.
+    pub(super) fn len(&self) -> usize {
         let digits = |index: i32| index.checked_ilog10().map_or(1, |digits| digits as usize + 1);
         1 + digits(self.job) + self.pod.map_or(0, |pod| 1 + digits(pod))
     }

@@ -19,11 +19,15 @@ mod exclusive_placement;
 mod execution;
 mod failure_policy;
 mod failure_reasons;
+mod gangs;
 mod in_place;
 mod inject_agent;
+mod lone_restarts;
 mod managed_by;
 mod message_patterns;
 mod network;
+mod overwritten;
+mod refused_pods;
 mod replicated_jobs;
 mod resize;
 mod restart_backoff;
@@ -54,7 +58,7 @@ pub(crate) use unchanged::{AS_CREATED, AS_CREATED_OR_MORE_RESTARTS};
 pub use warnings::{update_warnings, warnings};
 
 /// The rules for a new JobSet, in the order in which their errors are reported.
-const RULES: [Rule; 25] = [
+const RULES: [Rule; 26] = [
     // Names and numbers of child objects.
     replicated_jobs::check,
     child_names::check,
@@ -83,6 +87,7 @@ const RULES: [Rule; 25] = [
     restart_rules::check,
     agent::check,
     volume_mounts::check,
+    refused_pods::check,
     exclusive_placement::check_label,
 ];
 

@@ -3,7 +3,10 @@
 use k8s_openapi::api::core::v1::{Container, ContainerRestartRule, PodSpec, Probe};
 
 use super::subject::Subject;
-use super::{additional_restarts, annotations, durations, inject_agent, managed_by, restart_backoff, restart_request};
+use super::{
+    additional_restarts, annotations, durations, gangs, inject_agent, lone_restarts, managed_by, overwritten,
+    refused_pods, restart_backoff, restart_request,
+};
 use crate::agent::Agent;
 use crate::field::Path;
 use crate::gates::Gates;
@@ -29,6 +32,11 @@ pub fn warnings(jobset: &JobSet) -> Vec<String> {
     durations::warn(&subject, &mut warnings);
     restart_request::warn(&subject, &mut warnings);
     managed_by::warn(&subject, &mut warnings);
+    let spec = Path::root("spec");
+    overwritten::warn(&subject, &spec, &mut warnings);
+    refused_pods::warn(&subject, &spec, &mut warnings);
+    lone_restarts::warn(&subject, &spec, &mut warnings);
+    gangs::warn(&subject, &spec, &mut warnings);
     if subject.spec.restart_strategy() == RestartStrategy::InPlaceRestart {
         in_place(&subject, &mut warnings);
     } else if jobset.annotation(labels::INJECT_AGENT).is_some() {
@@ -154,30 +162,19 @@ fn supervisor(container: &Container, pod: &PodSpec, path: &Path<'_>, warnings: &
     }
 }
 
-/// The restart of a Pod erases the log of its worker. Only a termination message is left of it.
-fn last_words(container: &Container, path: &Path<'_>, warnings: &mut Warnings) {
-    if container.termination_message_policy.is_none() && container.termination_message_path.is_none() {
-        let text = "is not set: a failed worker leaves no message, because the restart erases its log. Set \
-                    FallbackToLogsOnError";
-        warnings.push(&path.child("terminationMessagePolicy"), text);
-    }
-}
-
 fn worker(container: &Container, pod: &PodSpec, path: &Path<'_>, warnings: &mut Warnings) {
     let policy = container.restart_policy.as_deref().or(pod.restart_policy.as_deref()).unwrap_or(NEVER);
     let rules = container.restart_policy_rules.as_deref().unwrap_or_default();
     let rules: Vec<_> = rules.iter().filter_map(|rule| Some((ExitCodes::of(rule)?, rule))).collect();
     let effects: Vec<_> = (0..=255).map(|code| effect(&rules, policy, code)).collect();
-    let (container_path, path) = (path, path.child("restartPolicyRules"));
+    let path = path.child("restartPolicyRules");
     if let Some(code) = effects.iter().position(|effect| *effect == Effect::RestartsItAlone) {
         let text = format_args!(
             "exit code {code} restarts this container alone, and the other workers run on: use action \
              RestartAllContainers, so that the group restarts"
         );
         warnings.push(&path, text);
-    } else if effects.contains(&Effect::RestartsThePod) {
-        last_words(container, container_path, warnings);
-    } else {
+    } else if !effects.contains(&Effect::RestartsThePod) {
         let text = "no exit code restarts the Pod in place: a failure of this container fails the Pod, which is replaced. \
                     Add RestartAllContainers for NotIn [0]";
         warnings.push(&path, text);
@@ -215,8 +212,7 @@ mod tests {
     }
 
     fn worker(policy: &str, rules: &Value) -> Vec<String> {
-        let main = json!({ "name": "main", "restartPolicy": policy, "restartPolicyRules": rules,
-            "terminationMessagePolicy": "FallbackToLogsOnError" });
+        let main = json!({ "name": "main", "restartPolicy": policy, "restartPolicyRules": rules });
         of(&in_place(&[(&format!("{POD}/containers/0"), main)]))
     }
 
@@ -251,26 +247,6 @@ mod tests {
         let path = "spec.replicatedJobs[1].template.spec.template.spec.containers[0].restartPolicyRules: ";
         assert!(warnings[0].starts_with(path), "{warnings:?}");
         assert!(warnings[0].len() < 256, "the API server cuts it off: {}", warnings[0].len());
-    }
-
-    #[rstest]
-    #[case::nothing("terminationMessagePolicy", Value::Null, true)]
-    #[case::chosen("terminationMessagePolicy", json!("File"), false)]
-    #[case::written_elsewhere("terminationMessagePath", json!("/tmp/words"), false)]
-    fn worker_beside_sidecar_without_last_words_gets_warning(
-        #[case] field: &str,
-        #[case] value: Value,
-        #[case] expected: bool,
-    ) {
-        let container = format!("{POD}/containers/0");
-        let found = of(&in_place(&[
-            (&format!("{container}/terminationMessagePolicy"), Value::Null),
-            (&format!("{container}/{field}"), value),
-        ]));
-        let warning =
-            "spec.replicatedJobs[1].template.spec.template.spec.containers[0].terminationMessagePolicy: is not set";
-        assert_eq!(found.iter().filter(|found| found.starts_with(warning)).count(), usize::from(expected), "{found:?}");
-        assert_eq!(found.len(), usize::from(expected), "{found:?}");
     }
 
     #[test]

@@ -88,13 +88,14 @@ const EMPTY: [Rule; 2] = [controller::check, inactive::no_jobs];
 const NOT_RECONCILED: [Rule; 3] = [controller::check, reported::invalid, admission::check];
 
 /// Rules for causes that keep a JobSet from running, the most important first. [`barrier::waiting`] is the last of them.
-const CAUSES: [Rule; 11] = [
+const CAUSES: [Rule; 12] = [
     // No controller leads, so that the status is old.
     controller::check,
     // The controller reports a failure.
     reported::internal_error,
     reported::unsupported,
     reported::child_refused,
+    reported::recreation_blocked,
     barrier::blocked,
     barrier::not_running,
     crash_loop::check,

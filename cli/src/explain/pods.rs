@@ -95,6 +95,13 @@ fn finding(problem: &PodProblem, pods: &[&PartialPod], facts: &Facts) -> Finding
                 ),
             ),
         },
+        ProblemKind::Terminating if !subject.is_empty() => (
+            format!("{who} {is} being deleted, and the finalizer {subject} keeps {}.", if pods.len() == 1 { "it" } else { "them" }),
+            format!(
+                "Find the program that sets {subject}, and have it finish. To let the Pod go without it: `{}`.",
+                facts.kubectl(&format!("patch pod {first} --type=merge -p '{{\"metadata\":{{\"finalizers\":null}}}}'"))
+            ),
+        ),
         ProblemKind::Terminating => (
             format!("{who} {is} being deleted."),
             "Wait for the grace period. If the node does not come back, delete its Node object.".to_owned(),

@@ -2,6 +2,7 @@
 
 use jobset_api::labels;
 use jobset_objects::{ContainerTerminated, PartialContainerStatus, PartialPod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
@@ -10,6 +11,8 @@ use crate::status::{Epochs, PodBarrier, ended, restarts_in_place};
 
 /// The most names of Pods in a finding.
 const SHOWN: usize = 5;
+/// Finalizer by which the Job controller keeps a Pod until it has counted its end.
+const JOB_TRACKING: &str = "batch.kubernetes.io/job-tracking";
 
 /// The kind of a problem. Its name is the reason of the finding, and the order is that of the findings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,7 +33,7 @@ pub(super) enum ProblemKind {
     ContainerFails,
     /// The agent runs but has not reported. The subject is the ServiceAccount.
     AgentSilent,
-    /// The Pod is being deleted.
+    /// The Pod is being deleted. The subject is the finalizer that keeps it; empty if it goes by itself.
     Terminating,
     /// The Pod starts. The subject is what it waits for.
     Starting,
@@ -79,13 +82,16 @@ impl PodProblem {
 /// The problem of a Pod. None if the Pod is ready, has ended, or only waits at the barrier for other Pods, or if its agent may have
 /// reported so lately that its annotation does not show it.
 pub(super) fn of(pod: &PartialPod, epochs: Option<Epochs>, now: Timestamp) -> Option<PodProblem> {
+    if is_held(pod, now) {
+        return Some(terminating(pod, now));
+    }
     let barrier = epochs.map(|epochs| PodBarrier::of_pod(pod, epochs));
     // A Pod whose agent supervises its worker may be ready while the worker waits.
     if pod.has_ended() || pod.is_ready() && barrier != Some(PodBarrier::Unreported) {
         return None;
     }
     if pod.metadata.deletion_timestamp.is_some() {
-        return Some(PodProblem::new(ProblemKind::Terminating, "", ""));
+        return Some(terminating(pod, now));
     }
     if pod.spec.node_name.is_none() {
         return Some(unscheduled(pod));
@@ -106,6 +112,19 @@ pub(super) fn of(pod: &PartialPod, epochs: Option<Epochs>, now: Timestamp) -> Op
         }
         _ => Some(PodProblem::new(ProblemKind::Starting, waits_for(pod), "")),
     }
+}
+
+/// The Pod is being deleted. The subject is the finalizer that keeps it.
+fn terminating(pod: &PartialPod, now: Timestamp) -> PodProblem {
+    let finalizer = pod.finalizers().iter().find(|finalizer| *finalizer != JOB_TRACKING).filter(|_| is_held(pod, now));
+    PodProblem::new(ProblemKind::Terminating, finalizer.map(String::as_str).unwrap_or_default(), "")
+}
+
+/// Whether a finalizer keeps a Pod whose deletion is due: it has ended, or its grace is over.
+fn is_held(pod: &PartialPod, now: Timestamp) -> bool {
+    let is_due = |end: &Time| pod.has_ended() || end.0 <= now;
+    pod.metadata.deletion_timestamp.as_ref().is_some_and(is_due)
+        && pod.finalizers().iter().any(|finalizer| finalizer != JOB_TRACKING)
 }
 
 /// Whether the agent may have reported over the stream, and the annotation not have followed yet. A restart puts that off.

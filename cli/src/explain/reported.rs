@@ -50,6 +50,15 @@ pub(super) fn child_refused(facts: &Facts) -> Vec<Finding> {
     named(facts, conditions::CHILD_REFUSED, "ChildRefused", what, advice)
 }
 
+pub(super) fn recreation_blocked(facts: &Facts) -> Vec<Finding> {
+    let advice = format!(
+        "See what keeps the named Pods: `{}`. Jobs are created when they are gone.",
+        facts.kubectl("get pod POD -o jsonpath='{.metadata.finalizers}'")
+    );
+    let what = "Pods of an earlier attempt do not go, and the Jobs of this one wait for them.";
+    named(facts, conditions::RECREATION_BLOCKED, "RecreationBlocked", what, &advice)
+}
+
 /// A remark: somebody asks for a restart, and the controller has not dealt with it.
 pub(super) fn restart_request(facts: &Facts) -> Vec<Finding> {
     let key = labels::RESTART_REQUEST;

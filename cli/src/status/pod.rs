@@ -16,6 +16,8 @@ use crate::output::one_line;
 
 /// The reason that the kubelet writes for all containers of a Pod that it restarts in place. The true exit code is lost.
 const RESET: &str = "RestartingAllContainers";
+/// The state of a Pod that restarts in place.
+const RESTARTING: &str = "Restarting";
 
 /// A Pod.
 // Each is shown by itself.
@@ -26,7 +28,7 @@ pub struct PodNode {
     pub name: String,
     /// Its completion index in the Job.
     pub index: Option<i32>,
-    /// The column STATUS of `kubectl get pods`.
+    /// The column STATUS of `kubectl get pods`, or `Restarting`.
     pub state: String,
     pub ready: bool,
     /// Whether it has succeeded or failed.
@@ -75,17 +77,18 @@ impl PodNode {
         let counted: Vec<&PartialContainerStatus> = pod.status.container_statuses.iter().chain(beside).collect();
         let ready = counted.iter().filter(|status| status.ready).count();
         let all = init.iter().chain(&pod.status.container_statuses);
+        let barrier = epochs.filter(|_| !ended).map(|epochs| PodBarrier::of_pod(pod, epochs));
         Self {
             name: pod.name_any(),
             index: pod.annotations().get(labels::COMPLETION_INDEX).and_then(|index| index.parse().ok()),
-            state: state(pod, &sidecars),
+            state: state(pod, &sidecars, barrier == Some(PodBarrier::Restarting)),
             ready: pod.is_ready(),
             ended,
             failed: pod.status.phase == "Failed",
             deleted: pod.metadata.deletion_timestamp.is_some(),
             containers: (ready, pod.spec.containers.len() + sidecars.len()),
             epoch: epochs.map_or_else(|| epoch(pod), |epochs| epochs.of_pod(pod)).map(Cow::into_owned),
-            barrier: epochs.filter(|_| !ended).map(|epochs| PodBarrier::of_pod(pod, epochs)),
+            barrier,
             restarts: all.map(|status| status.restart_count).max().unwrap_or(0),
             node: pod.spec.node_name.clone(),
             last_exit: last_exit(pod),
@@ -198,8 +201,9 @@ pub(crate) fn ended(end: &ContainerTerminated) -> String {
     if reason.is_empty() { format!("exit code {exit_code}") } else { format!("exit code {exit_code} ({reason})") }
 }
 
-/// The column STATUS of `kubectl get pods`.
-fn state(pod: &PartialPod, sidecars: &[&str]) -> String {
+/// The column STATUS of `kubectl get pods`, but for Pods that restart in place. How the containers end of a Pod that was told to
+/// restart is no error: they end for that, or because their peers do.
+fn state(pod: &PartialPod, sidecars: &[&str], is_told: bool) -> String {
     if pod.metadata.deletion_timestamp.is_some() {
         return "Terminating".to_owned();
     }
@@ -207,7 +211,7 @@ fn state(pod: &PartialPod, sidecars: &[&str]) -> String {
         return pod.status.reason.clone();
     }
     if restarts_in_place(pod) {
-        return "Restarting".to_owned();
+        return RESTARTING.to_owned();
     }
     let init = &pod.status.init_container_statuses;
     for (index, status) in init.iter().enumerate() {
@@ -218,6 +222,7 @@ fn state(pod: &PartialPod, sidecars: &[&str]) -> String {
         match (&status.state.waiting, &status.state.terminated) {
             (_, Some(end)) if end.exit_code == 0 => {}
             (_, Some(_)) if pod.has_ended() && is_sidecar => {}
+            (_, Some(_)) if is_told && is_sidecar => return RESTARTING.to_owned(),
             (_, Some(end)) => return format!("Init:{}", or(&end.reason, "Error")),
             (Some(waiting), _) if !matches!(waiting.reason.as_str(), "" | "PodInitializing") => {
                 return format!("Init:{}", waiting.reason);
@@ -232,7 +237,7 @@ fn state(pod: &PartialPod, sidecars: &[&str]) -> String {
     }
     let mut ended = containers.iter().filter_map(|status| status.state.terminated.as_ref());
     if let Some(end) = ended.rfind(|end| end.exit_code != 0) {
-        return or(&end.reason, "Error").to_owned();
+        return if is_told { RESTARTING } else { or(&end.reason, "Error") }.to_owned();
     }
     or(&pod.status.phase, "Unknown").to_owned()
 }

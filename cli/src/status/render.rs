@@ -84,13 +84,14 @@ fn head(status: &JobSetTree, view: &View) -> String {
 }
 
 /// Conditions that report a failure when they are true.
-const FAILURES: [&str; 9] = [
+const FAILURES: [&str; 10] = [
     conditions::FAILED,
     conditions::INVALID,
     conditions::CHILD_REFUSED,
     conditions::BARRIER_BLOCKED,
     conditions::BARRIER_WAITING,
     conditions::WORKERS_NOT_RUNNING,
+    conditions::RECREATION_BLOCKED,
     conditions::RESTART_BACKOFF,
     conditions::IN_PLACE_UNSUPPORTED,
     conditions::INTERNAL_ERROR,

@@ -19,6 +19,7 @@ mod gate;
 mod incident;
 mod invalid;
 mod job_end;
+mod leftovers;
 mod lost_index;
 mod members;
 mod namespace;
@@ -96,6 +97,7 @@ fn rules(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
     suspend::suspend_jobs(reconciliation);
     request::carry_out(reconciliation)?;
     resize::resize(reconciliation)?;
+    leftovers::report(reconciliation);
     start::create_and_resume(reconciliation)?;
     if reconciliation.in_place() {
         in_place_rules(reconciliation)?;

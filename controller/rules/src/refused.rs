@@ -1,5 +1,5 @@
-//! Sets the condition ChildRefused while the API server refuses a child of the JobSet. Events expire after an hour, but the
-//! JobSet may wait longer.
+//! Sets the condition ChildRefused while the API server refuses a child of the JobSet, or a Job that the rules leave alone has the name
+//! of one. Events expire after an hour, but the JobSet may wait longer.
 //!
 //! The rule comes before the rules that break, so that the condition is also correct for JobSets that end or are skipped.
 //! It adds no Event, because the shell creates one for each refused request.
@@ -7,23 +7,30 @@
 use jobset_api::{conditions, event};
 
 use crate::reconciliation::Reconciliation;
+use crate::{orphans, restart};
 
 /// Maximum length of the condition message, in bytes.
 const LONGEST: usize = 2048;
 
 pub(super) fn set_condition(reconciliation: &mut Reconciliation<'_>) {
-    match reconciliation.observed.entry.refused.as_deref() {
+    let refused = reconciliation.observed.entry.refused.as_deref();
+    let mut in_the_way = Vec::new();
+    if reconciliation.status.terminal_state.is_empty() {
+        in_the_way = [orphans::with_our_names(reconciliation), restart::without_attempts(reconciliation)].concat();
+    }
+    match refused.unwrap_or_default().iter().chain(&in_the_way).collect::<Vec<_>>()[..] {
+        [first, ref others @ ..] => {
+            let message = message(first, others.len());
+            reconciliation.set_condition(conditions::CHILD_REFUSED, event::REFUSED, &message);
+        }
         // After a start of the controller, the condition stays until the first request shows whether it still holds.
-        None => {}
-        Some([]) => {
+        [] if refused.is_none() => {}
+        [] => {
             reconciliation.clear_condition(
                 conditions::CHILD_REFUSED,
                 "Accepted",
                 "no request of the JobSet is refused now",
             );
-        }
-        Some([first, others @ ..]) => {
-            reconciliation.set_condition(conditions::CHILD_REFUSED, event::REFUSED, &message(first, others.len()));
         }
     }
 }

@@ -33,13 +33,22 @@ pub(super) fn delete_previous_attempts(reconciliation: &mut Reconciliation<'_>) 
         if job.attempt.is_some() {
             reconciliation.delete_job(name, &job.uid);
         } else {
-            let label = labels::RESTART_ATTEMPT;
-            reconciliation.warn(
-                event::JOB_MISLABELLED,
-                format!("Job {name} is left alone: its label {label} is not the number of an attempt; correct the label or delete the Job"),
-            );
+            reconciliation.warn(event::JOB_MISLABELLED, without_attempt(name));
         }
     }
+}
+
+/// The Jobs that are left alone because their attempt is unknown. No Job of the JobSet can have their names.
+pub(super) fn without_attempts(reconciliation: &Reconciliation<'_>) -> Vec<String> {
+    let unknown = reconciliation.previous.iter().filter(|(_, job)| !job.deleting && job.attempt.is_none());
+    unknown.map(|(name, _)| without_attempt(name)).collect()
+}
+
+fn without_attempt(name: &str) -> String {
+    let label = labels::RESTART_ATTEMPT;
+    format!(
+        "Job {name} is left alone: its label {label} is not the number of an attempt; correct the label or delete the Job"
+    )
 }
 
 /// Restarts the JobSet by recreating all its Jobs, or fails it when the budget is spent.

@@ -12,7 +12,7 @@ use crate::cause::{Cause, Counting};
 use crate::reconciliation::{Current, Reconciliation};
 use crate::restart::recreate;
 use crate::types::{Action, Trigger};
-use crate::{backoff, build, epochs, invalid, members};
+use crate::{backoff, build, epochs, invalid, members, orphans};
 
 /// Maximum number of Jobs that one reconciliation creates. The next reconciliation creates more, so that a plan costs what
 /// exists, and not what `replicas` says.
@@ -167,11 +167,7 @@ fn create(reconciliation: &mut Reconciliation<'_>, group_index: usize, created: 
             }
             Some(job) if !observed.owns(job) => {
                 if observed.is_taken(job.controller.as_ref(), job.deleting) {
-                    let owner = job.controller.as_ref().map_or("nobody", |owner| &owner.name);
-                    reconciliation.warn(
-                        event::JOB_CREATION_FAILED,
-                        format!("Job {name} exists and is controlled by {owner}: delete it, or rename the JobSet"),
-                    );
+                    reconciliation.warn(event::JOB_CREATION_FAILED, orphans::in_the_way(&name, job));
                 }
             }
             Some(job) if !job.deleting && reconciliation.is_current(job) && !is_labelled(job, group, job_index) => {

@@ -8,10 +8,10 @@ use futures::future::try_join_all;
 use jobset_api::conditions;
 use jobset_harness::group::LIMIT;
 use jobset_harness::wait;
-use jobset_harness::workload::{STORY_1, SUPERVISED};
+use jobset_harness::workload::{RECREATE, STORY_1, SUPERVISED};
 use rstest::rstest;
 
-use super::shared::start;
+use super::shared::{apply, start};
 
 /// Groups that fail side by side.
 const GROUPS: usize = 5;
@@ -66,5 +66,20 @@ async fn event_of_failure_names_true_exit_code_or_none(#[case] shape: &str, #[ca
     // How often beside a sidecar is the kubelet's doing. Never would be ours.
     let least = if shape == "supervisor" { all } else { 1 };
     assert!(seen >= least, "{seen} of {all}");
+    Ok(())
+}
+
+/// Nobody has set `terminationMessagePolicy`, and the worker writes to its log alone.
+#[tokio::test]
+async fn recreated_group_names_pod_node_code_and_last_words() -> Result<()> {
+    let group = apply("last-words-recreate", RECREATE, |workload| {
+        workload.of_shape(1, 1).with_max_restarts(0).with_env("EXIT_AT_START", "7:loss is NaN")
+    })
+    .await?;
+    let status = group.finished().await?;
+    let failed = status.conditions.iter().find(|it| it.type_ == conditions::FAILED).context("it has not failed")?;
+    for words in ["Pod recreate-workers-0-0-", " on node ", "exited with code 7", "loss is NaN"] {
+        assert!(failed.message.contains(words), "no {words:?}: {}", failed.message);
+    }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! An API server with the CRD, and admission services that it calls at their URL.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -191,12 +191,12 @@ impl Plane {
 
     /// The same with more flags.
     pub(crate) async fn replica_with(&self, flags: &[&str]) -> Result<Replica> {
-        self.bind(flags).await?.run(self.service_client().await?)
+        self.bind(flags)?.run(self.service_client().await?)
     }
 
     /// An admission service that has its ports and does nothing yet.
-    pub(crate) async fn bind(&self, flags: &[&str]) -> Result<Bound> {
-        let host = IpAddr::V4(self.plane.ready().host_address);
+    pub(crate) fn bind(&self, flags: &[&str]) -> Result<Bound> {
+        let host = self.plane.ready().host_address;
         let own = [
             "jobset-webhook".to_owned(),
             format!("--listen={}", SocketAddr::new(host, 0)),
@@ -208,7 +208,7 @@ impl Plane {
             format!("--agent-image={}", install::AGENT_IMAGE),
         ];
         let args = Args::parse_from(own.into_iter().chain(flags.iter().map(|&it| it.to_owned())));
-        Ok(Bound(Service::bind(&args).await?))
+        Ok(Bound(Service::bind(&args)?))
     }
 
     /// Starts an admission service, registers it, and waits until the API server asks it about every write.

@@ -40,7 +40,7 @@ impl Program {
         config["users"][0]["user"] = json!({ "token": token(&plane.plane, WEBHOOK).await? });
         let kubeconfig = dir.join("kubeconfig");
         std::fs::write(&kubeconfig, config.to_string())?;
-        let host = IpAddr::V4(plane.plane.ready().host_address);
+        let host = plane.plane.ready().host_address;
         let free = |host: IpAddr| TcpListener::bind((host, 0)).and_then(|it| it.local_addr());
         let (address, health) = (free(host)?, free([127, 0, 0, 1].into())?);
         let child: Child = Command::new(env!("CARGO_BIN_EXE_jobset-webhook"))

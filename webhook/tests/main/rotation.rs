@@ -46,7 +46,7 @@ async fn replicas_with_certificate_are_trusted_at_once() -> Result<()> {
 }
 
 async fn start_once(plane: &mut Plane) -> Result<()> {
-    let (a, b, c) = try_join3(plane.bind(&[]), plane.bind(&[]), plane.bind(&[])).await?;
+    let (a, b, c) = (plane.bind(&[])?, plane.bind(&[])?, plane.bind(&[])?);
     plane.register_all(&[a.address()?, b.address()?, c.address()?]).await?;
     let client = plane.service_client().await?;
     let replicas = [a.run(client.clone())?, b.run(client.clone())?, c.run(client)?];

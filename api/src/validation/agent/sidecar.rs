@@ -11,8 +11,6 @@ use crate::restart_rules::{ExitCodes, restarts_pod};
 const NUMBER: &str = "must be an exit code from 1 to 255";
 const LIVENESS: &str = "must not be set: the kubelet would restart the agent alone, and its worker would \
                         still run in the previous epoch. The agent ends by itself after an error";
-const RESIZE: &str = "must not be RestartContainer: the agent would restart alone, and its worker would still run \
-                      in the previous epoch. Use NotRequired";
 const BARRIER: &str = "must be set: the workers wait until it succeeds. Ask /barrier-is-lifted on port 8080, with \
                        failureThreshold 2147483647 so that they can wait without limit";
 
@@ -24,12 +22,6 @@ pub(super) fn check(container: &Container, path: &Path<'_>, errors: &mut Errors)
     exit_code(container, path, errors);
     if container.liveness_probe.is_some() {
         errors.forbidden(&path.child("livenessProbe"), LIVENESS);
-    }
-    let list = path.child("resizePolicy");
-    for (index, policy) in container.resize_policy.iter().flatten().enumerate() {
-        if policy.restart_policy == "RestartContainer" {
-            errors.invalid(&list.index(index).child("restartPolicy"), &policy.restart_policy, RESIZE);
-        }
     }
     let waits_in_hook = container.lifecycle.as_ref().is_some_and(|lifecycle| lifecycle.post_start.is_some());
     if container.startup_probe.is_none() && !waits_in_hook {
@@ -188,10 +180,6 @@ mod tests {
     #[case::code_zero(&[env("RESTART_POD_IN_PLACE_EXIT_CODE", "0")], r#"env[0].value: Invalid value: "0": must be an exit code"#)]
     #[case::no_code(&[env("IN_PLACE_RESTART_EXIT_CODE", "many")], r#"env[0].value: Invalid value: "many": must be an exit code"#)]
     #[case::liveness(&[("/livenessProbe", json!({ "tcpSocket": { "port": 8080 } }))], "livenessProbe: Forbidden: must not be set: the kubelet")]
-    #[case::resized_by_restart(
-        &[("/resizePolicy", json!([{ "resourceName": "cpu", "restartPolicy": "RestartContainer" }]))],
-        r#"resizePolicy[0].restartPolicy: Invalid value: "RestartContainer": must not be"#
-    )]
     #[case::no_barrier(&[("/startupProbe", Value::Null)], "startupProbe: Required value: must be set: the workers wait")]
     #[case::other_port(
         &[env("BARRIER_PORT", "9000"), probe(8080, "/barrier-is-lifted")],

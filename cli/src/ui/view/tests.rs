@@ -358,7 +358,9 @@ fn problem_is_told_once_and_its_end_as_well() {
 #[case::lifted_but_not_ready(json!({"phase": "Running"}), Some("2"), CellKind::Starting)]
 #[case::invalid_epoch(json!({"phase": "Running"}), Some("many"), CellKind::Failed)]
 #[case::worker_failed(json!({"phase": "Running", "containerStatuses": [
-    {"name": "worker", "state": {"terminated": {"exitCode": 1, "reason": "Error"}}}]}), Some("1"), CellKind::Failed)]
+    {"name": "worker", "state": {"terminated": {"exitCode": 1, "reason": "Error"}}}]}), Some("2"), CellKind::Failed)]
+#[case::worker_ended_after_it_was_told(json!({"phase": "Running", "containerStatuses": [
+    {"name": "worker", "state": {"terminated": {"exitCode": 1, "reason": "Error"}}}]}), Some("1"), CellKind::Restarting)]
 #[case::image(json!({"phase": "Pending", "containerStatuses": [
     {"name": "worker", "state": {"waiting": {"reason": "ImagePullBackOff"}}}]}), None, CellKind::Failed)]
 #[case::failed(json!({"phase": "Failed", "reason": "Evicted"}), Some("2"), CellKind::Failed)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jobset_api::effective::MAX_BACKOFF_LIMIT;
-use jobset_api::{JobSet, JobSetStatus, RestartStrategy, labels, names, restart_rules};
+use jobset_api::{JobSet, JobSetStatus, RestartStrategy, labels, last_words, names, restart_rules};
 use jobset_store::PriorityClasses;
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
 use kube::api::ObjectMeta;
@@ -125,6 +125,8 @@ pub fn job(jobset: &JobSet, desired: &DesiredJob) -> Job {
         pod_metadata.labels.get_or_insert_default().insert(labels::PRIORITY.to_owned(), priority.clone());
     }
     claim::add_volumes(jobset, pod);
+    // A restart deletes the Pods or erases the logs of their containers; the cause of a restart has their last words.
+    pod.containers.iter_mut().for_each(last_words::keep);
     // The strategy does not matter: the template may still have the agent when the JobSet falls back to Recreate.
     restart_rules::compile_pod(pod);
     if *strategy == RestartStrategy::InPlaceRestart {

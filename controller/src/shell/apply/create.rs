@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use jobset_api::labels;
+use jobset_api::{JobSet, ReplicatedJob, labels};
 use jobset_store::{Kind, controller};
 use k8s_openapi::api::core::v1::Service;
 use kube::api::Patch;
@@ -22,7 +22,7 @@ impl Actor {
         &self,
         kind: Kind,
         object: &K,
-        unusable: fn(&K) -> Option<&'static str>,
+        unusable: impl Fn(&K) -> Option<&'static str>,
     ) -> Result<Done, ApplyError>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
@@ -59,8 +59,57 @@ impl Actor {
     }
 }
 
-/// Why a Service cannot be the one of a JobSet.
-pub(super) fn not_headless(service: &Service) -> Option<&'static str> {
-    let ip = service.spec.as_ref().and_then(|spec| spec.cluster_ip.as_deref());
-    (ip != Some("None")).then_some("and is not headless")
+/// Why a Service cannot give names to the Pods of a JobSet: JobSets may share one, if it selects the Pods of each.
+pub(super) fn gives_no_names(jobset: &JobSet, service: &Service) -> Option<&'static str> {
+    let spec = service.spec.as_ref();
+    if spec.and_then(|spec| spec.cluster_ip.as_deref()) != Some("None") {
+        return Some("and is not headless");
+    }
+    let selector = spec.and_then(|spec| spec.selector.as_ref()).filter(|selector| !selector.is_empty());
+    let selects = |group: &ReplicatedJob| {
+        let pod = group.template.spec.template.metadata.as_ref().and_then(|metadata| metadata.labels.as_ref());
+        let has = |key: &str, value: &str| match key {
+            labels::JOBSET_NAME => jobset.metadata.name.as_deref() == Some(value),
+            labels::JOBSET_UID => jobset.metadata.uid.as_deref() == Some(value),
+            labels::REPLICATED_JOB_NAME => group.name == value,
+            // Other labels of the controller differ from Pod to Pod, or are those of all JobSets.
+            key => pod.is_some_and(|labels| labels.get(key).is_some_and(|label| label == value)),
+        };
+        // Whoever leaves the selector out writes the endpoints.
+        selector.is_none_or(|selector| selector.iter().all(|(key, value)| has(key, value)))
+    };
+    // A Service may be for one replicatedJob, whose Pods the others look for.
+    let selects_some = jobset.spec.replicated_jobs.is_empty() || jobset.spec.replicated_jobs.iter().any(selects);
+    (!selects_some).then_some("and does not select the Pods of this JobSet, which have no names by it")
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[rstest]
+    #[case::own(json!({ "jobset.sigs.k8s.io/jobset-name": "train" }), None)]
+    #[case::label_of_the_template(json!({ "app": "a" }), None)]
+    #[case::one_replicated_job(json!({ "jobset.sigs.k8s.io/replicatedjob-name": "w" }), None)]
+    #[case::another_jobset(json!({ "jobset.sigs.k8s.io/jobset-name": "other" }), Some("does not select"))]
+    #[case::both_labels(json!({ "app": "a", "jobset.sigs.k8s.io/jobset-name": "other" }), Some("does not select"))]
+    #[case::endpoints_of_the_user(json!({}), None)]
+    fn service_that_does_not_select_the_pods_is_unusable(#[case] selector: Value, #[case] expected: Option<&str>) {
+        let jobset: JobSet = serde_json::from_value(json!({
+            "metadata": { "name": "train", "uid": "u" },
+            "spec": { "replicatedJobs": [
+                { "name": "driver", "template": { "spec": {} } },
+                { "name": "w", "template": { "spec": { "template": { "metadata": { "labels": { "app": "a" } } } } } },
+            ] },
+        }))
+        .unwrap();
+        let service =
+            |ip: &str| serde_json::from_value(json!({ "spec": { "clusterIP": ip, "selector": selector } })).unwrap();
+        let found = gives_no_names(&jobset, &service("None"));
+        assert!(found.map_or(expected.is_none(), |found| expected.is_some_and(|it| found.contains(it))), "{found:?}");
+        assert_eq!(gives_no_names(&jobset, &service("10.96.0.9")), Some("and is not headless"));
+    }
 }

@@ -23,6 +23,7 @@ use futures::join;
 use futures::stream::{self, StreamExt};
 use jobset_api::JobSet;
 use jobset_program::lock;
+use k8s_openapi::api::core::v1::Service;
 use kube::Client;
 use serde_json::json;
 use tokio::select;
@@ -36,7 +37,7 @@ use jobset_rules::{Action, ENDED_JOB_DEADLINE, build};
 use jobset_store::{Key, Kind, Versions};
 
 use connections::Connections;
-use create::not_headless;
+use create::gives_no_names;
 pub(super) use slow::{LateAnswer, LateAnswers, SlowRequests};
 
 /// Most actions under way at once for one JobSet.
@@ -182,7 +183,8 @@ impl Actor {
             Action::DeletePod { name, uid, reason } => self.delete_pod(&name, uid, reason).await,
             Action::ReleasePod { name, uid } => self.release_pod(&name, &uid).await,
             Action::CreateService { .. } => {
-                self.create(Kind::Service, &build::service(&self.jobset), not_headless).await
+                let unusable = |service: &Service| gives_no_names(&self.jobset, service);
+                self.create(Kind::Service, &build::service(&self.jobset), unusable).await
             }
             Action::CreateClaim { place, .. } => {
                 self.create(Kind::Claim, &build::claim(&self.jobset, place), |_| None).await

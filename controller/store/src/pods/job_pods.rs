@@ -182,10 +182,14 @@ impl JobPods {
         self.unindexed.values().filter(|pod| pod.phase == PodPhase::Succeeded).count()
     }
 
+    /// All Pods, also those that have ended and have successors.
+    pub fn all(&self) -> impl Iterator<Item = &PodView> {
+        self.slots.values().flat_map(PodSlot::pods).chain(self.unindexed.values())
+    }
+
     /// The Pods that have failed, those with successors included.
     pub fn failed(&self) -> impl Iterator<Item = &PodView> {
-        let pods = self.slots.values().flat_map(PodSlot::pods).chain(self.unindexed.values());
-        pods.filter(|pod| pod.phase == PodPhase::Failed)
+        self.all().filter(|pod| pod.phase == PodPhase::Failed)
     }
 
     /// The Pods with an index of `size` or above that can still start a worker in this epoch. One that is being deleted cannot,

@@ -49,6 +49,8 @@ pub struct PodView {
     pub address_since: Option<Timestamp>,
     /// Whether it has the finalizer [`JOB_TRACKING`].
     pub tracked: bool,
+    /// A finalizer of somebody else that keeps it, if it is being deleted.
+    pub held_by: Option<Box<str>>,
     pub node: Option<Arc<str>>,
     /// Topology domain that its node selector asks for, if its JobSet is placed exclusively: the Pod follows its leader.
     pub domain: Option<Domain>,
@@ -165,6 +167,7 @@ impl PodView {
             created: pod.metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
             address_since: sandbox_since(pod, "True"),
             tracked: pod.finalizers().iter().any(|finalizer| finalizer == JOB_TRACKING),
+            held_by: deleted_at.and_then(|_| foreign_finalizer(pod)).map(Into::into),
             node: pod.spec.node_name.as_deref().map(Arc::from),
             domain: domain(pod),
             workers: identity(workers.iter()),
@@ -241,6 +244,10 @@ impl Epoch {
             }
         }
     }
+}
+
+fn foreign_finalizer(pod: &PartialPod) -> Option<&str> {
+    pod.finalizers().iter().map(String::as_str).find(|finalizer| *finalizer != JOB_TRACKING)
 }
 
 fn domain(pod: &PartialPod) -> Option<Domain> {

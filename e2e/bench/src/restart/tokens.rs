@@ -71,6 +71,7 @@ async fn token(client: &Client, pod: &str, uid: &str) -> Result<String> {
         audiences: Some(vec![RELAY_AUDIENCE.into()]),
         bound_object_ref: Some(bound),
         expiration_seconds: Some(LIFETIME),
+        ..TokenRequestSpec::default()
     };
     let request = TokenRequest { spec: Some(spec), ..TokenRequest::default() };
     let issued = accounts.create_token_request("default", &PostParams::default(), &request).await?;

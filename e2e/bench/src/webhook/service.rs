@@ -1,6 +1,6 @@
 //! The admission service under measurement, and connections to it.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ impl Service {
     /// Starts the program where the API server can call it, and the one beside it that issues its certificate, each with the
     /// permissions that it is deployed with.
     pub(super) async fn start(program: &Path, plane: &ControlPlane) -> Result<Self> {
-        let host = IpAddr::V4(plane.ready().host_address);
+        let host = plane.ready().host_address;
         let (address, health) = (free(host)?, free(host)?);
         let kubeconfig = plane.dir().join("jobset-webhook.kubeconfig");
         std::fs::write(&kubeconfig, kubeconfig_of(plane, &admission::token(plane, admission::WEBHOOK).await?)?)?;

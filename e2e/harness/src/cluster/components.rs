@@ -36,7 +36,12 @@ impl Components<'_> {
 
     /// kube-scheduler.
     pub(super) fn scheduler(&self) -> Result<ProcessDefinition> {
-        self.process("kube-scheduler", None, include_str!("../../configs/kube-scheduler.flags"), &[])
+        self.process(
+            "kube-scheduler",
+            None,
+            include_str!("../../configs/kube-scheduler.flags"),
+            &self.options.scheduler_args,
+        )
     }
 
     /// kube-proxy; one serves all nodes, which share the network namespace.

@@ -61,6 +61,10 @@ pub(super) fn filled(template: &str, layout: &Layout, node: Option<&Node>) -> St
     let text = template
         .replace("{dir}", &layout.dir.to_string_lossy())
         .replace("{inside}", &layout.inside.to_string())
+        .replace("{services}", layout.family.services())
+        .replace("{any}", layout.family.any())
+        .replace("{unspecified}", &layout.family.unspecified().to_string())
+        .replace("{reverse-zone}", layout.family.reverse_zone())
         .replace("{network}", &layout.network);
     let Some(node) = node else { return text };
     text.replace("{node-dir}", &node.dir.to_string_lossy())

@@ -63,20 +63,23 @@ fn arguments(options: &Options) -> Vec<String> {
         audit,
         api_server_args,
         controller_manager_args,
+        scheduler_args,
         kubelet_args,
         dns_cache,
+        ipv6,
         kubernetes,
         kubelets,
     } = options;
     let mut args = vec![format!("--nodes={nodes}"), format!("--dns-cache={dns_cache}")];
-    if *audit {
-        args.push("--audit".into());
+    for (flag, is_set) in [("--audit", audit), ("--ipv6", ipv6)] {
+        args.extend(is_set.then(|| flag.to_owned()));
     }
     for (flag, values) in [
         ("node-name", node_names),
         ("server-name", server_names),
         ("api-server-arg", api_server_args),
         ("controller-manager-arg", controller_manager_args),
+        ("scheduler-arg", scheduler_args),
         ("kubelet-arg", kubelet_args),
     ] {
         args.extend(values.iter().map(|value| format!("--{flag}={value}")));
@@ -109,8 +112,10 @@ mod tests {
             audit: true,
             api_server_args: vec!["--v=2".into()],
             controller_manager_args: vec!["--v=3".into()],
+            scheduler_args: vec!["--v=6".into()],
             kubelet_args: vec!["--v=4".into(), "--v=5".into()],
             dns_cache: 30,
+            ipv6: true,
             kubernetes: Some(Kubernetes::V1_37),
             kubelets: Some(Kubernetes::V1_36),
         };

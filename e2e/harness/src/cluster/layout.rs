@@ -1,17 +1,13 @@
 //! Where a cluster's files and addresses are: pure values, from which components and configuration files are made.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::family::Family;
 use super::slot::NetworkSlot;
 use crate::programs::Kubernetes;
-
-/// The address of the `kubernetes` Service: the first of the API server's `--service-cluster-ip-range`.
-pub(super) const KUBERNETES_SERVICE: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
-/// That range.
-pub(super) const SERVICES: &str = "10.96.0.0/16";
 
 /// The properties of a cluster: arguments of `e2e-cluster up`.
 #[derive(Clone, Debug, Default, PartialEq, clap::Args)]
@@ -34,12 +30,18 @@ pub struct Options {
     /// One more argument for kube-controller-manager; may be repeated.
     #[arg(long = "controller-manager-arg")]
     pub controller_manager_args: Vec<String>,
+    /// One more argument for kube-scheduler; may be repeated.
+    #[arg(long = "scheduler-arg")]
+    pub scheduler_args: Vec<String>,
     /// One more argument for each kubelet; may be repeated.
     #[arg(long = "kubelet-arg")]
     pub kubelet_args: Vec<String>,
     /// For how many seconds DNS keeps its answers; 0 means not at all.
     #[arg(long, default_value_t = 0)]
     pub dns_cache: u32,
+    /// All addresses are of IPv6: of the API server, nodes, Pods and Services.
+    #[arg(long)]
+    pub ipv6: bool,
     /// The minor version of Kubernetes. Default: that of the variable `KUBERNETES_VERSION`, else 1.36.
     #[arg(long)]
     pub kubernetes: Option<Kubernetes>,
@@ -84,6 +86,13 @@ impl Options {
         self
     }
 
+    /// Gives kube-scheduler one more argument.
+    #[must_use]
+    pub fn scheduler_arg(mut self, arg: impl Into<String>) -> Self {
+        self.scheduler_args.push(arg.into());
+        self
+    }
+
     /// Gives each kubelet one more argument.
     #[must_use]
     pub fn kubelet_arg(mut self, arg: impl Into<String>) -> Self {
@@ -96,6 +105,18 @@ impl Options {
     pub fn dns_cache(mut self, seconds: u32) -> Self {
         self.dns_cache = seconds;
         self
+    }
+
+    /// Has addresses of IPv6 alone.
+    #[must_use]
+    pub fn ipv6(mut self) -> Self {
+        self.ipv6 = true;
+        self
+    }
+
+    /// The family of the addresses.
+    pub(super) fn family(&self) -> Family {
+        if self.ipv6 { Family::V6 } else { Family::V4 }
     }
 
     /// Runs this version of Kubernetes, whatever the environment names.
@@ -123,9 +144,9 @@ pub struct Ready {
     /// The API server's URL, reachable from the host.
     pub server: String,
     /// The address of the API server, and of all that runs beside it.
-    pub address: Ipv4Addr,
+    pub address: IpAddr,
     /// The host's address as the API server and the Pods reach it, for instance for a webhook that runs on the host.
-    pub host_address: Ipv4Addr,
+    pub host_address: IpAddr,
     /// The names of the nodes.
     pub nodes: Vec<String>,
     /// The owner's process id.
@@ -140,7 +161,7 @@ pub struct Ready {
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) name: String,
-    pub(super) address: Ipv4Addr,
+    pub(super) address: IpAddr,
     pub(super) pod_subnet: String,
     /// The folder of its kubelet and containerd.
     pub(super) dir: PathBuf,
@@ -164,10 +185,11 @@ pub(super) fn containerd_socket(node_dir: &Path) -> PathBuf {
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     pub(super) dir: PathBuf,
+    pub(super) family: Family,
     /// The host's end of the veth pair.
-    pub(super) host: Ipv4Addr,
+    pub(super) host: IpAddr,
     /// The cluster's end: API server, DNS.
-    pub(super) inside: Ipv4Addr,
+    pub(super) inside: IpAddr,
     /// All of the cluster's addresses but the Services'.
     pub(super) network: String,
     pub(super) device: String,
@@ -175,13 +197,14 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// The layout of a cluster of `nodes` nodes in `slot`, the first of which have these names.
-    pub(super) fn new(dir: &Path, slot: &NetworkSlot, nodes: usize, names: &[String]) -> Self {
+    /// The layout of a cluster in `slot`.
+    pub(super) fn new(dir: &Path, slot: &NetworkSlot, options: &Options) -> Self {
+        let (family, nodes, names) = (options.family(), options.nodes, &options.node_names);
         let nodes = (1..=nodes).filter_map(|number| u8::try_from(number).ok()).map(|number| {
             let name = names.get(usize::from(number) - 1).cloned().unwrap_or_else(|| format!("node-{number}"));
             Node {
-                address: slot.address(0, 10 + number),
-                pod_subnet: format!("{}/24", slot.address(number, 0)),
+                address: slot.address(family, 0, 10 + number),
+                pod_subnet: format!("{}/{}", slot.address(family, number, 0), family.subnet()),
                 dir: dir.join(&name),
                 cgroup: format!("/{}/{name}", slot.name()),
                 name,
@@ -189,9 +212,10 @@ impl Layout {
         });
         Self {
             dir: dir.to_path_buf(),
-            host: slot.address(0, 1),
-            inside: slot.address(0, 2),
-            network: format!("{}/16", slot.address(0, 0)),
+            family,
+            host: slot.address(family, 0, 1),
+            inside: slot.address(family, 0, 2),
+            network: format!("{}/{}", slot.address(family, 0, 0), family.network()),
             device: slot.name(),
             nodes: nodes.collect(),
         }
@@ -199,7 +223,7 @@ impl Layout {
 
     /// The API server's URL.
     pub(super) fn server(&self) -> String {
-        format!("https://{}:6443", self.inside)
+        format!("https://{}", SocketAddr::new(self.inside, 6443))
     }
 
     /// A file of the cluster's authority.

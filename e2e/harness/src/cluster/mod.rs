@@ -5,6 +5,7 @@ mod components;
 mod configs;
 mod down;
 mod enforcement;
+mod family;
 mod handle;
 mod holding;
 mod layout;

@@ -1,41 +1,46 @@
 //! The cluster's own mounts and network: one veth pair leads from the host to its namespace, and the host's route to
 //! all of its addresses goes through it.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use procfs::process::Process;
 use tokio::net::UnixStream;
 use tokio::process::Command;
 
 use super::configs::{KUBELET_SYSCTLS, sysctl_file};
-use super::layout::{Layout, SERVICES};
+use super::layout::Layout;
 use crate::programs::succeeded;
 
 /// Joins the host and the cluster's network namespace.
 pub(super) async fn connect(layout: &Layout) -> Result<()> {
     let init = init_pid(&layout.supervisor()).await?;
-    let (device, host, inside) = (&layout.device, layout.host, layout.inside);
+    let (device, host, inside, family) = (&layout.device, layout.host, layout.inside, layout.family);
+    let (prefix, at_once) = (family.subnet(), family.at_once());
     run(&format!("ip link add {device} type veth peer name eth0 netns {init}"), &[]).await?;
-    run(&format!("ip addr add {host}/24 dev {device}"), &[]).await?;
+    run(&format!("ip addr add {host}/{prefix} dev {device}{at_once}"), &[]).await?;
     run(&format!("ip link set {device} up"), &[]).await?;
     run_in(init, "ip link set lo up", &[]).await?;
-    run_in(init, &format!("ip addr add {inside}/24 dev eth0"), &[]).await?;
+    run_in(init, &format!("ip addr add {inside}/{prefix} dev eth0{at_once}"), &[]).await?;
     for node in &layout.nodes {
-        run_in(init, &format!("ip addr add {}/24 dev eth0", node.address), &[]).await?;
+        run_in(init, &format!("ip addr add {}/{prefix} dev eth0{at_once}", node.address), &[]).await?;
     }
     run_in(init, "ip link set eth0 up", &[]).await?;
     // Programs in the network of a node look for a route before kube-proxy's rules turn the address of a Service into another one.
     // Real nodes have a default route; this one leads nowhere else.
-    run_in(init, &format!("ip route add {SERVICES} dev eth0"), &[]).await?;
+    run_in(init, &format!("ip route add {} dev eth0", family.services()), &[]).await?;
     run(&format!("ip route add {} via {inside} dev {device}", layout.network), &[]).await
 }
 
 /// Joins the networks of two clusters, each named by its supervisor's socket and the address of its API server: Pods of one reach
-/// nodes and Pods of the other. The veth pair ends with the first of the namespaces.
-pub(super) async fn join(one: (&Path, Ipv4Addr), other: (&Path, Ipv4Addr)) -> Result<()> {
+/// nodes and Pods of the other. The veth pair ends with the first of the namespaces. Only clusters of IPv4 are joined.
+pub(super) async fn join(one: (&Path, IpAddr), other: (&Path, IpAddr)) -> Result<()> {
+    let (IpAddr::V4(address_of_one), IpAddr::V4(address_of_other)) = (one.1, other.1) else {
+        bail!("clusters of IPv6 cannot be joined")
+    };
+    let (one, other) = ((one.0, address_of_one), (other.0, address_of_other));
     let (first, second) = (init_pid(one.0).await?, init_pid(other.0).await?);
     let device_to = |address: Ipv4Addr| format!("to-{}", address.octets()[1]);
     let (to_second, to_first) = (device_to(other.1), device_to(one.1));

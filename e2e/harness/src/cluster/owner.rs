@@ -4,6 +4,7 @@
 //! owner closes its pipe, and then the kernel kills all other processes at once. So the order of stopping does not matter.
 
 use std::fs::{self, File};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use tokio::process::{Child, Command};
 
 use super::components::{Components, folders};
 use super::configs;
-use super::layout::{KUBERNETES_SERVICE, Layout, Options, Ready};
+use super::layout::{Layout, Options, Ready};
 use super::network;
 use super::pki::Authority;
 use super::readiness::{self, Watched};
@@ -60,7 +61,7 @@ pub async fn own(
     };
     let _lock = storage::claim(&dir)?;
     let slot = NetworkSlot::take()?;
-    let layout = Layout::new(&dir, &slot, options.nodes, &options.node_names);
+    let layout = Layout::new(&dir, &slot, &options);
     let mut namespaces = None;
     let outcome = tokio::select! {
         up = bring_up(&layout, &slot, &programs, &options, &mut namespaces) => match up.and_then(|up| ready(&up)) {
@@ -170,7 +171,11 @@ fn write_files(layout: &Layout, programs: &GoPrograms, options: &Options) -> Res
     let authority = Authority::create(&layout.dir.join("pki"))?;
     let mut names = vec!["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
     names.extend(options.server_names.iter().map(String::as_str));
-    authority.serving("api-server", &names, &[layout.inside, KUBERNETES_SERVICE, [127, 0, 0, 1].into()])?;
+    authority.serving(
+        "api-server",
+        &names,
+        &[layout.inside, layout.family.kubernetes_service(), Ipv4Addr::LOCALHOST.into()],
+    )?;
     authority.client("admin", "e2e-admin", &["system:masters"], &server)?;
     for component in ["kube-controller-manager", "kube-scheduler", "kube-proxy"] {
         authority.client(component, &format!("system:{component}"), &[], &server)?;

@@ -1,7 +1,7 @@
 //! The certificates and kubeconfigs of one cluster: an authority of its own, valid as long as the cluster lives.
 
 use std::fs;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -38,10 +38,10 @@ impl Authority {
     }
 
     /// Writes `<name>.crt` and `<name>.key`: a serving certificate for the names and addresses.
-    pub(super) fn serving(&self, name: &str, dns: &[&str], addresses: &[Ipv4Addr]) -> Result<()> {
+    pub(super) fn serving(&self, name: &str, dns: &[&str], addresses: &[IpAddr]) -> Result<()> {
         let mut params = CertificateParams::new(dns.iter().map(|&name| name.to_owned()).collect::<Vec<_>>())?;
         params.distinguished_name.push(DnType::CommonName, name);
-        params.subject_alt_names.extend(addresses.iter().map(|&address| SanType::IpAddress(address.into())));
+        params.subject_alt_names.extend(addresses.iter().map(|&address| SanType::IpAddress(address)));
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         self.issue(name, params).map(|_| ())
     }

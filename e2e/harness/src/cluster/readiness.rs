@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::future::Future;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -126,7 +126,7 @@ fn why_unready(node: &Node) -> Option<String> {
 }
 
 /// kube-proxy has written its rules, and CoreDNS has read Services and endpoints.
-pub(super) async fn services(inside: Ipv4Addr) -> Result<()> {
+pub(super) async fn services(inside: IpAddr) -> Result<()> {
     for (name, port, path) in [("kube-proxy", 10256, "/healthz"), ("CoreDNS", 8181, "/ready")] {
         wait::until(LIMIT, format!("{path} of {name}"), || async {
             let answer = http_client::get((inside, port), path).await?;

@@ -2,13 +2,14 @@
 //! cluster's addresses, its network device and its cgroups.
 
 use std::fs::{self, File};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
 use super::cgroups;
+use super::family::Family;
 
 /// The slots' locks; `/run` is emptied when the machine starts, as are the things that the locks stand for.
 const LOCKS: &str = "/run/jobset-e2e";
@@ -65,9 +66,13 @@ impl NetworkSlot {
         format!("{PREFIX}{}", self.network)
     }
 
-    /// An address in the slot's network.
-    pub(super) fn address(&self, subnet: u8, host: u8) -> Ipv4Addr {
-        Ipv4Addr::new(10, self.network, subnet, host)
+    /// An address in the slot's network of this family.
+    pub(super) fn address(&self, family: Family, subnet: u8, host: u8) -> IpAddr {
+        let [network, subnet_6, host_6] = [self.network, subnet, host].map(u16::from);
+        match family {
+            Family::V4 => Ipv4Addr::new(10, self.network, subnet, host).into(),
+            Family::V6 => Ipv6Addr::new(0xfd0e, 0x2e, network, subnet_6, 0, 0, 0, host_6).into(),
+        }
     }
 }
 
