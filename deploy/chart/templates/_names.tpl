@@ -64,6 +64,15 @@ tolerations:
 {{- end -}}
 {{- end }}
 
+{{/* Amounts of resources as the webhook reads them, as in cpu=10m,memory=16Mi. */}}
+{{- define "jobset.amounts" -}}
+{{- $amounts := list -}}
+{{- range $name, $amount := . -}}
+{{- $amounts = append $amounts (printf "%s=%v" $name $amount) -}}
+{{- end -}}
+{{- join "," $amounts -}}
+{{- end }}
+
 {{/* The Secret that a certificate of the stream is mounted from. Takes a dict of "of", relay or controller, and "root". */}}
 {{- define "jobset.stream-secret" -}}
 {{- $source := .root.Values.certificates.source -}}
