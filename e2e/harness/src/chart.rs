@@ -103,7 +103,11 @@ pub async fn kustomization(handle: &Handle, folder: &str) -> Result<Objects> {
     by_name(admission::kustomize(handle, folder).await?)
 }
 
-fn by_name(documents: Vec<Value>) -> Result<Objects> {
+/// The same objects by kind, namespace and name.
+///
+/// # Errors
+/// If one is there twice.
+pub fn by_name(documents: Vec<Value>) -> Result<Objects> {
     let mut objects = Objects::new();
     for object in documents.into_iter().filter(|document| !document.is_null()) {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
