@@ -4,15 +4,20 @@ app.kubernetes.io/part-of: jobset
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- end }}
 
-{{/* An image: repository with digest, or else with tag. Takes a dict of "image" and "root". */}}
+{{/* An image: repository with digest, or else with tag. A released chart has the digests of its images in a file, which hold where no
+     value names a digest or a tag. Not in values.yaml: with --reuse-values, those of the release before would stay. Takes a dict of
+     "image" and "root". */}}
 {{- define "jobset.image" -}}
 {{- $image := .image -}}
 {{- $registry := trimSuffix "/" (default "" .root.Values.image.registry) -}}
 {{- $name := ternary $image.repository (printf "%s/%s" $registry $image.repository) (empty $registry) -}}
-{{- if $image.digest -}}
-{{ $name }}@{{ $image.digest }}
+{{- $tag := default .root.Values.image.tag $image.tag -}}
+{{- $released := get (.root.Files.Get "files/image-digests.yaml" | fromYaml) $image.repository -}}
+{{- $digest := default (ternary $released "" (empty $tag)) $image.digest -}}
+{{- if $digest -}}
+{{ $name }}@{{ $digest }}
 {{- else -}}
-{{ $name }}:{{ default .root.Chart.AppVersion (default .root.Values.image.tag $image.tag) }}
+{{ $name }}:{{ default .root.Chart.AppVersion $tag }}
 {{- end -}}
 {{- end }}
 
