@@ -78,6 +78,15 @@ tolerations:
 {{- join "," $amounts -}}
 {{- end }}
 
+{{/* The alerts with their thresholds. Not by tpl: what Prometheus itself fills in has the braces of Helm. */}}
+{{- define "jobset.alerts" -}}
+{{- $rules := .Files.Get "files/alerts.yaml" | trim -}}
+{{- range $name, $threshold := .Values.metrics.rules.thresholds -}}
+{{- $rules = replace (printf "${%s}" $name) (toString $threshold) $rules -}}
+{{- end -}}
+{{- regexReplaceAll "^#.*\n" $rules "" -}}
+{{- end }}
+
 {{/* The Secret that a certificate of the stream is mounted from. Takes a dict of "of", relay or controller, and "root". */}}
 {{- define "jobset.stream-secret" -}}
 {{- $source := .root.Values.certificates.source -}}

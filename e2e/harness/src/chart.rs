@@ -40,6 +40,11 @@ impl Chart {
         paths::workspace().join("deploy/chart")
     }
 
+    /// The alerts with the thresholds of the chart's own values, as Prometheus reads them without its operator.
+    pub fn alerts() -> PathBuf {
+        paths::workspace().join("deploy/monitoring/alerts.yaml")
+    }
+
     /// What the chart renders to in a namespace, with these arguments (`--set a=b`, `--show-only`) besides.
     ///
     /// # Errors
