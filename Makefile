@@ -181,10 +181,17 @@ clients: tools deps ## JobSets in Kueue's queues and of Trainer's jobs, beyond t
 	@$(E2E) programs
 	$(SHIPPED) cargo test $(EVERYTHING) --test e2e -- --ignored --nocapture --test-threads 1 clients::
 
-.PHONY: deny
-deny: tools ## Checks licences, unwanted crates and the sources of all crates by cargo-deny, which it builds once.
+.PHONY: cargo-deny
+cargo-deny: tools
 	@test -x $(CARGO_DENY) || cargo install --quiet --locked --root target/tools cargo-deny --version $(CARGO_DENY_VERSION)
+
+.PHONY: deny
+deny: cargo-deny ## Checks licences, unwanted crates and the sources of all crates by cargo-deny, which it builds once.
 	$(CARGO_DENY) --log-level error check licenses bans sources
+
+.PHONY: advisories
+advisories: cargo-deny ## Checks all crates for advisories of RustSec, whose database it fetches, and for yanked versions.
+	$(CARGO_DENY) --log-level error check advisories
 
 .PHONY: images-twice
 images-twice: tools ## Builds all images in two empty clones of the commit and compares them: half an hour.

@@ -383,6 +383,10 @@ mod tests {
                 agent_image: Some("jobset-agent:0".to_owned()),
                 pull_policy: Some("Always".to_owned()),
                 pull_secrets: vec!["registry".to_owned(), "mine".to_owned()],
+                agent_resources: injection::AgentResources {
+                    requests: "ephemeral-storage=1Mi".parse().unwrap(),
+                    limits: "cpu=1,ephemeral-storage=2Mi".parse().unwrap(),
+                },
                 relay: Some("relay.example:9443".to_owned()),
             };
             let old = admitted(&sent, &settings);

@@ -21,7 +21,9 @@ const INTERVAL: Duration = Duration::from_mins(1);
 /// Issues the certificate of the JobSet admission service, renews it, and has API servers trust it. Run one replica: if none
 /// runs, nothing is refused before a certificate expires.
 ///
-/// To throw out a CA whose key may have been stolen, annotate its Secret with jobset.sigs.k8s.io/distrust-ca-before and a time.
+/// To replace the CA before it is due, and its certificates with it, annotate its Secret with jobset.sigs.k8s.io/rotate-ca-before and
+/// a time: CAs that were issued before are replaced, and nothing is refused. To throw out a CA whose key may have been stolen, use
+/// jobset.sigs.k8s.io/distrust-ca-before.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "jobset-certs", version)]
 pub struct Args {

@@ -15,7 +15,7 @@ use rustls_pki_types::CertificateDer;
 use serde_json::{Value, json};
 
 use crate::material::Serving;
-use crate::policy::is_distrusted;
+use crate::policy::is_issued_before;
 use crate::x509;
 use crate::{Error, Names};
 
@@ -93,7 +93,7 @@ pub fn wanted(
         let Some(it) = x509::properties(&certificate) else { continue };
         if it.is_ca
             && it.validity.contains(now)
-            && !is_distrusted(it.validity, distrusted)
+            && !is_issued_before(it.validity, distrusted)
             && seen.insert(certificate.to_vec())
         {
             others.push((Reverse(it.validity.not_before), certificate));

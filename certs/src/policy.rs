@@ -18,6 +18,10 @@ use crate::{Lifetimes, Names};
 /// keys may have been stolen.
 pub const DISTRUST_BEFORE: &str = "jobset.sigs.k8s.io/distrust-ca-before";
 
+/// Annotation of the Secret with the CA that replaces a CA issued before this time, and its certificates, as if they were due: the
+/// CA stays trusted, and nothing is rejected.
+pub const ROTATE_BEFORE: &str = "jobset.sigs.k8s.io/rotate-ca-before";
+
 /// Why something has to be issued.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
@@ -27,6 +31,8 @@ pub enum Cause {
     /// It is not valid yet: somebody's clock is wrong.
     NotYetValid,
     Due,
+    /// Somebody has asked to replace it.
+    Asked,
     /// Somebody has asked to trust it no longer.
     Distrusted,
     /// The certificate lacks these names.
@@ -40,39 +46,67 @@ impl fmt::Display for Cause {
             Self::Expired => f.write_str("expired"),
             Self::NotYetValid => f.write_str("not yet valid"),
             Self::Due => f.write_str("expires before long"),
+            Self::Asked => write!(f, "issued before the time of the annotation {ROTATE_BEFORE}"),
             Self::Distrusted => write!(f, "issued before the time of the annotation {DISTRUST_BEFORE}"),
             Self::Names(missing) => write!(f, "not valid for {missing}"),
         }
     }
 }
 
-/// Which CAs are trusted no longer, as [`DISTRUST_BEFORE`] says.
+/// A time before which CAs were issued that somebody wants to have replaced, as an annotation of their Secret says it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Distrust {
-    /// CAs from before this time are not trusted.
-    pub before: Option<Timestamp>,
+pub struct Before {
+    /// CAs from before this time are to be replaced.
+    pub time: Option<Timestamp>,
     /// The annotation has a time that is still to come: clocks differ. It means nothing before then, because a CA that is issued
-    /// now would be thrown out again.
+    /// now would be replaced again.
     pub from: Option<Timestamp>,
     /// What is wrong with the annotation. Nothing else waits until somebody corrects it.
     pub remark: Option<String>,
 }
 
-impl Distrust {
-    /// Reads the annotation of the Secret with the CA.
-    pub fn of(secret: &Secret, now: Timestamp) -> Self {
-        let Some(text) = secret.annotations().get(DISTRUST_BEFORE) else { return Self::default() };
+impl Before {
+    /// Reads this annotation of the Secret with the CA.
+    fn of(secret: &Secret, annotation: &str, now: Timestamp) -> Self {
+        let Some(text) = secret.annotations().get(annotation) else { return Self::default() };
         match text.trim().parse().ok().and_then(next_second) {
-            Some(time) if time <= now => Self { before: Some(time), ..Self::default() },
+            Some(time) if time <= now => Self { time: Some(time), ..Self::default() },
             Some(time) => Self { from: Some(time), ..Self::default() },
             None => {
                 let remark = format!(
-                    "no CA is thrown out: the annotation {DISTRUST_BEFORE} is {text:?}, which is not a time such as \
+                    "no CA is replaced: the annotation {annotation} is {text:?}, which is not a time such as \
                      2026-11-24T11:00:00Z"
                 );
                 Self { remark: Some(remark), ..Self::default() }
             }
         }
+    }
+}
+
+/// What the annotations of the Secret ask for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Requests {
+    /// See [`DISTRUST_BEFORE`].
+    pub distrust: Before,
+    /// See [`ROTATE_BEFORE`].
+    pub rotate: Before,
+}
+
+impl Requests {
+    /// Reads the annotations of the Secret with the CA.
+    pub fn of(secret: &Secret, now: Timestamp) -> Self {
+        let before = |annotation| Before::of(secret, annotation, now);
+        Self { distrust: before(DISTRUST_BEFORE), rotate: before(ROTATE_BEFORE) }
+    }
+
+    /// When the next of them takes effect.
+    pub fn next_time(&self) -> Option<Timestamp> {
+        [self.distrust.from, self.rotate.from].into_iter().flatten().min()
+    }
+
+    /// What is wrong with the first of them that is wrong.
+    pub fn remark(&self) -> Option<String> {
+        self.distrust.remark.clone().or_else(|| self.rotate.remark.clone())
     }
 }
 
@@ -88,7 +122,7 @@ pub(crate) fn issued(validity: Validity) -> Timestamp {
 }
 
 /// Whether a CA that is valid so long was issued before that time.
-pub fn is_distrusted(validity: Validity, before: Option<Timestamp>) -> bool {
+pub fn is_issued_before(validity: Validity, before: Option<Timestamp>) -> bool {
     before.is_some_and(|before| issued(validity) < before)
 }
 
@@ -105,12 +139,14 @@ pub(crate) fn is_settled(authority: Validity, all_replaced: bool, lifetimes: &Li
 pub fn authority(
     found: &Result<Authority, Defect>,
     lifetimes: &Lifetimes,
-    distrusted: Option<Timestamp>,
+    requests: &Requests,
     now: Timestamp,
 ) -> Result<Timestamp, Cause> {
     let validity = found.as_ref().map_err(|defect| Cause::Defect(*defect))?.validity;
-    if is_distrusted(validity, distrusted) {
-        return Err(Cause::Distrusted);
+    for (before, cause) in [(&requests.distrust, Cause::Distrusted), (&requests.rotate, Cause::Asked)] {
+        if is_issued_before(validity, before.time) {
+            return Err(cause);
+        }
     }
     aged(validity, before(validity.not_after, lifetimes.serving()), now)
 }
@@ -190,19 +226,14 @@ mod tests {
         data.insert(entry.to_owned(), ByteString(value.to_vec()));
     }
 
-    fn decide(
-        data: &Data,
-        names: &Names,
-        distrusted: Option<Timestamp>,
-        now: Timestamp,
-    ) -> Result<Timestamp, Replaced> {
+    fn decide(data: &Data, names: &Names, requests: &Requests, now: Timestamp) -> Result<Timestamp, Replaced> {
         let (material, lifetimes) = (Material::read(data), Lifetimes::default());
-        let until = authority(&material.authority, &lifetimes, distrusted, now).map_err(Authority)?;
+        let until = authority(&material.authority, &lifetimes, requests, now).map_err(Authority)?;
         Ok(until.min(serving(&material.serving, names, &lifetimes, now).map_err(Serving)?))
     }
 
     fn decide_at(data: &Data, day: i64) -> Result<Timestamp, Replaced> {
-        decide(data, &names(), None, ISSUED + jiff::SignedDuration::from_hours(day * 24))
+        decide(data, &names(), &Requests::default(), ISSUED + jiff::SignedDuration::from_hours(day * 24))
     }
 
     fn reissue(defect: Defect) -> Replaced {
@@ -269,16 +300,22 @@ mod tests {
         let data = issue();
         let more = names().with("10.0.0.1").unwrap();
         let missing = Names::default().with("10.0.0.1").unwrap();
-        assert_eq!(decide(&data, &more, None, ISSUED), Err(Serving(Cause::Names(missing))));
+        assert_eq!(decide(&data, &more, &Requests::default(), ISSUED), Err(Serving(Cause::Names(missing))));
         let fewer = Names::default().with("hook.ns.svc").unwrap();
-        assert!(decide(&data, &fewer, None, ISSUED).is_ok());
+        assert!(decide(&data, &fewer, &Requests::default(), ISSUED).is_ok());
     }
 
     #[test]
     fn ca_older_than_annotation_is_replaced_same_second_stays() {
         let (data, later) = (issue(), ISSUED + jiff::SignedDuration::from_secs(1));
-        assert_eq!(decide(&data, &names(), Some(later), later), Err(Authority(Cause::Distrusted)));
-        assert!(decide(&data, &names(), Some(ISSUED), later).is_ok());
+        let before = |time| Before { time: Some(time), ..Before::default() };
+        let distrust = |time| Requests { distrust: before(time), ..Requests::default() };
+        let rotate = |time| Requests { rotate: before(time), ..Requests::default() };
+        assert_eq!(decide(&data, &names(), &distrust(later), later), Err(Authority(Cause::Distrusted)));
+        assert_eq!(decide(&data, &names(), &rotate(later), later), Err(Authority(Cause::Asked)));
+        for requests in [distrust(ISSUED), rotate(ISSUED)] {
+            assert!(decide(&data, &names(), &requests, later).is_ok());
+        }
     }
 
     #[rstest]
@@ -297,23 +334,28 @@ mod tests {
         assert_eq!(is_settled(authority, all_replaced, &Lifetimes::default(), now), expected);
     }
 
-    #[test]
-    fn distrust_follows_the_annotation() {
-        let of = |text: &str| {
+    #[rstest]
+    #[case::distrust(DISTRUST_BEFORE, |it: Requests| it.distrust)]
+    #[case::rotate(ROTATE_BEFORE, |it: Requests| it.rotate)]
+    fn request_follows_its_annotation(#[case] annotation: &str, #[case] part: fn(Requests) -> Before) {
+        let requests = |text: &str| {
             let mut secret = Secret::default();
-            secret.annotations_mut().insert(DISTRUST_BEFORE.to_owned(), text.to_owned());
-            Distrust::of(&secret, ISSUED)
+            secret.annotations_mut().insert(annotation.to_owned(), text.to_owned());
+            Requests::of(&secret, ISSUED)
         };
-        assert_eq!(of(&ISSUED.to_string()), Distrust { before: Some(ISSUED), ..Distrust::default() });
+        let of = |text: &str| part(requests(text));
+        assert_eq!(of(&ISSUED.to_string()), Before { time: Some(ISSUED), ..Before::default() });
         let moment = jiff::SignedDuration::from_millis(300);
-        assert_eq!(of(&(ISSUED - moment).to_string()), Distrust { before: Some(ISSUED), ..Distrust::default() });
+        assert_eq!(of(&(ISSUED - moment).to_string()), Before { time: Some(ISSUED), ..Before::default() });
         let next = Some(ISSUED + jiff::SignedDuration::from_secs(1));
-        assert_eq!(of(&(ISSUED + moment).to_string()), Distrust { from: next, ..Distrust::default() });
+        assert_eq!(of(&(ISSUED + moment).to_string()), Before { from: next, ..Before::default() });
+        assert_eq!(requests(&(ISSUED + moment).to_string()).next_time(), next);
         let later = "2300-01-01T00:00:00Z";
-        assert_eq!(of(later), Distrust { from: Some(later.parse().unwrap()), ..Distrust::default() });
-        assert_eq!(Distrust::of(&Secret::default(), ISSUED), Distrust::default());
-        let Distrust { before: None, from: None, remark: Some(remark) } = of("now") else { panic!("{:?}", of("now")) };
-        assert!(remark.contains("\"now\""), "{remark}");
+        assert_eq!(of(later), Before { from: Some(later.parse().unwrap()), ..Before::default() });
+        assert_eq!(Requests::of(&Secret::default(), ISSUED), Requests::default());
+        let wrong = requests("now");
+        assert!(wrong.remark().is_some_and(|it| it.contains("\"now\"") && it.contains(annotation)), "{wrong:?}");
+        assert_eq!((part(wrong.clone()).time, wrong.next_time()), (None, None));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use tracing::{info, warn};
 use crate::bundle::{self, Configuration, Found, LiveBundle};
 use crate::handover::Live;
 use crate::issuer::Outcome;
-use crate::policy::is_distrusted;
+use crate::policy::is_issued_before;
 use crate::x509;
 
 /// Patches tried in one call; each one that is lost was won by another writer of the same object.
@@ -179,7 +179,7 @@ impl Target {
 fn trusts_distrusted(found: &LiveBundle, before: Option<Timestamp>) -> bool {
     let certificates = x509::certificates(&found.pem);
     let mut validities = certificates.iter().filter_map(x509::properties).map(|it| it.validity);
-    validities.any(|validity| is_distrusted(validity, before))
+    validities.any(|validity| is_issued_before(validity, before))
 }
 
 fn named(writers: &BTreeSet<String>) -> String {

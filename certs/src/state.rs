@@ -13,7 +13,7 @@ use tracing::info;
 use crate::bundle::FIELD_MANAGER;
 use crate::issue::{self, Usage};
 use crate::material::{Authority, CA_CERTIFICATES, CA_KEY, CERTIFICATE, Data, KEY, Material, Serving, with_new_leaf};
-use crate::policy::{self, Cause, Distrust};
+use crate::policy::{self, Cause, Requests};
 use crate::{Error, Lifetimes, Names};
 
 /// Annotation of the Secret with the CA: since when all caBundles have held that CA. Absent while they do not.
@@ -109,21 +109,20 @@ fn issue_what_is_due(
     mut data: Data,
     leaves: &[Leaf],
     lifetimes: &Lifetimes,
-    distrust: &Distrust,
+    requests: &Requests,
     now: Timestamp,
 ) -> Result<(Data, State, Vec<String>), Error> {
-    let distrusted = distrust.before;
     let mut causes = Vec::new();
     let mut found = Material::read(&data).authority;
-    if let Err(cause) = policy::authority(&found, lifetimes, distrusted, now) {
+    if let Err(cause) = policy::authority(&found, lifetimes, requests, now) {
         let issued = issue::authority(now, lifetimes)?;
         data.insert(CA_CERTIFICATES.to_owned(), ByteString(issued.certificate.into_bytes()));
         data.insert(CA_KEY.to_owned(), ByteString(issued.key.expose().as_bytes().to_vec()));
         found = Material::read(&data).authority;
         causes.push(format!("CA: {cause}"));
     }
-    let until = policy::authority(&found, lifetimes, distrusted, now).map_err(Error::Unusable)?;
-    let mut until = distrust.from.map_or(until, |from| until.min(from));
+    let until = policy::authority(&found, lifetimes, requests, now).map_err(Error::Unusable)?;
+    let mut until = requests.next_time().map_or(until, |from| until.min(from));
     let authority = found.map_err(|defect| Error::Unusable(Cause::Defect(defect)))?;
     let mut candidates = Vec::new();
     for (index, leaf) in leaves.iter().enumerate() {
@@ -142,7 +141,7 @@ fn issue_what_is_due(
         of_leaf.remove(CA_KEY);
         candidates.push((serving, of_leaf));
     }
-    let remark = distrust.remark.clone();
+    let (distrusted, remark) = (requests.distrust.time, requests.remark());
     let state = State { authority, candidates, distrusted, since: Since::default(), secret: None, remark, until };
     Ok((data, state, causes))
 }
@@ -159,9 +158,9 @@ pub(crate) async fn ensure(
     now: Timestamp,
 ) -> Result<State, Error> {
     let found = read(secrets, name).await?;
-    let distrust = found.as_ref().map(|it| Distrust::of(it, now)).unwrap_or_default();
+    let requests = found.as_ref().map(|it| Requests::of(it, now)).unwrap_or_default();
     let data = found.as_ref().and_then(|it| it.data.clone()).unwrap_or_default();
-    let (data, state, causes) = issue_what_is_due(data, leaves, lifetimes, &distrust, now)?;
+    let (data, state, causes) = issue_what_is_due(data, leaves, lifetimes, &requests, now)?;
     let mut secret = found;
     if !causes.is_empty() {
         if let Some(secret) = &mut secret {
@@ -202,6 +201,7 @@ pub(crate) async fn write(
 mod tests {
     use super::*;
     use crate::material::with_new_serving;
+    use crate::policy::Before;
 
     const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
 
@@ -214,16 +214,17 @@ mod tests {
         })
     }
 
-    fn ensure(data: &Data, before: Option<Timestamp>) -> (Data, State, Vec<String>) {
-        let distrust = Distrust { before, ..Distrust::default() };
-        issue_what_is_due(data.clone(), &leaves(), &Lifetimes::default(), &distrust, NOW).unwrap()
+    fn ensure(data: &Data, distrusted: Option<Timestamp>) -> (Data, State, Vec<String>) {
+        let distrust = Before { time: distrusted, ..Before::default() };
+        let requests = Requests { distrust, ..Requests::default() };
+        issue_what_is_due(data.clone(), &leaves(), &Lifetimes::default(), &requests, NOW).unwrap()
     }
 
     #[test]
     fn time_that_is_still_to_come_is_waited_for() {
         let from = Some(NOW + jiff::SignedDuration::from_secs(3));
-        let distrust = Distrust { from, ..Distrust::default() };
-        let state = issue_what_is_due(Data::new(), &leaves(), &Lifetimes::default(), &distrust, NOW).unwrap().1;
+        let requests = Requests { rotate: Before { from, ..Before::default() }, ..Requests::default() };
+        let state = issue_what_is_due(Data::new(), &leaves(), &Lifetimes::default(), &requests, NOW).unwrap().1;
         assert_eq!(Some(state.until), from);
     }
 
@@ -283,6 +284,20 @@ mod tests {
         let (_, state, causes) = ensure(&swapped, None);
         assert_eq!(causes, ["certificate of controller: tls.crt was not signed by ca.crt"]);
         assert_eq!(state.candidates[2].0.names, leaves()[2].names);
+    }
+
+    #[test]
+    fn rotation_on_request_replaces_ca_and_leaves_once() {
+        let authority = issue::authority(NOW - jiff::SignedDuration::from_secs(60), &Lifetimes::default()).unwrap();
+        let old = with_new_serving(&authority, &leaves()[0].names, NOW, &Lifetimes::default()).unwrap();
+        let requests = Requests { rotate: Before { time: Some(NOW), ..Before::default() }, ..Requests::default() };
+        let rotate =
+            |data: &Data| issue_what_is_due(data.clone(), &leaves(), &Lifetimes::default(), &requests, NOW).unwrap();
+        let (data, state, causes) = rotate(&old);
+        assert!(causes[0].contains("rotate-ca-before") && causes.len() == 4, "{causes:?}");
+        assert!(old.iter().all(|(entry, it)| data[entry] != *it));
+        assert_eq!(state.distrusted, None);
+        assert_eq!(rotate(&data).2, Vec::<String>::new(), "once");
     }
 
     #[test]

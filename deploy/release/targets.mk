@@ -54,8 +54,8 @@ cross-deps: ## Installs what builds for ARCH=arm64 need on another machine with 
 	apt-get install -y --no-install-recommends $(if $(filter arm64,$(ARCH)),gcc-aarch64-linux-gnu libc6-dev-arm64-cross,gcc-x86-64-linux-gnu libc6-dev-amd64-cross)
 
 .PHONY: chart-package
-chart-package: $(HELM) ## Packages the chart, and what it renders to: target/dist/jobset-*. IMAGES=ghcr.io/owner/name PROJECT_URL=https://...
-	@deploy/release/chart-package $(HELM)
+chart-package: $(HELM) ## Packages the chart, and what it renders to: target/dist/jobset-*. IMAGES=ghcr.io/owner/name PROJECT_URL=https://... DIGESTS=FILE
+	@$(if $(DIGESTS),DIGESTS=$(DIGESTS)) deploy/release/chart-package $(HELM)
 
 .PHONY: sbom
 sbom: tools ## Lists what each program is made of, in CycloneDX: target/dist/*.cdx.json.

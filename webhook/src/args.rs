@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args as ArgGroup, Parser, ValueEnum};
 use jobset_api::gates::Gates;
-use jobset_api::injection;
+use jobset_api::injection::{self, AgentResources, Amounts};
 use jobset_configuration::Program;
 use jobset_program::duration::duration;
 use jobset_program::listener::any;
@@ -182,6 +182,17 @@ pub struct FeatureArgs {
     #[arg(long = "agent-image-pull-secret", value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub agent_image_pull_secrets: Vec<String>,
 
+    /// What the container of an injected agent requests, if the manifest does not say it. Other than cpu and memory, only
+    /// ephemeral-storage. Empty: nothing. With a supervisor, this is the container that installs it: the agent itself runs in that
+    /// of the worker.
+    #[arg(long, value_name = "NAME=QUANTITY,...", default_value_t = AgentResources::default().requests)]
+    pub agent_requests: Amounts,
+
+    /// The limits of that container. A ResourceQuota of limits refuses Pods of which a container has none. In a Pod whose other
+    /// containers have limits equal to their requests, it requests its limits.
+    #[arg(long, value_name = "NAME=QUANTITY,...", default_value_t = AgentResources::default().limits)]
+    pub agent_limits: Amounts,
+
     /// Address of the relays' Service, such as jobset-relay.jobset-system.svc:9443. Injected agents get it, and a token for
     /// the relays. Without this flag, they get neither. JobSets that exist keep what they have. The controller needs the
     /// feature gate AgentStream.
@@ -190,12 +201,17 @@ pub struct FeatureArgs {
 }
 
 impl FeatureArgs {
+    pub(crate) fn agent_resources(&self) -> AgentResources {
+        AgentResources { requests: self.agent_requests.clone(), limits: self.agent_limits.clone() }
+    }
+
     /// How the agent is injected.
     pub(crate) fn injection(&self) -> injection::Settings {
         injection::Settings {
             agent_image: self.agent_image.clone(),
             pull_policy: self.agent_image_pull_policy.clone(),
             pull_secrets: self.agent_image_pull_secrets.clone(),
+            agent_resources: self.agent_resources(),
             relay: self.agent_relay.clone(),
         }
     }
@@ -317,6 +333,16 @@ mod tests {
             let features = parse(&["--agent-relay", address]).unwrap().features;
             assert_eq!(features.injection().relay.as_deref(), Some(address));
         }
+    }
+
+    #[test]
+    fn agent_amounts_reach_injection_and_bad_ones_are_named() {
+        assert_eq!(parse(&[]).unwrap().features.injection().agent_resources, AgentResources::default());
+        let features = parse(&["--agent-requests=cpu=50m", "--agent-limits="]).unwrap().features;
+        let AgentResources { requests, limits } = features.injection().agent_resources;
+        assert_eq!((requests.to_string().as_str(), limits), ("cpu=50m", Amounts::default()));
+        let error = parse(&["--agent-limits=cpu=many"]).unwrap_err().to_string();
+        assert!(error.contains("--agent-limits") && error.contains("must be a quantity"), "{error}");
     }
 
     #[test]

@@ -14,6 +14,9 @@ pub enum Error {
     /// A port for probes or metrics could not be opened, or there is no thread for it.
     #[error(transparent)]
     Ports(anyhow::Error),
+    /// With these, the API server would refuse every Pod with an injected agent.
+    #[error("--agent-requests and --agent-limits do not fit together: {0}")]
+    AgentResources(String),
     #[error("cannot set up TLS")]
     Tls(#[source] rustls::Error),
     #[error("a metric cannot be registered")]

@@ -42,8 +42,9 @@ impl Service {
     /// Opens the ports, in the runtime that this is called in.
     ///
     /// # Errors
-    /// When a port is taken, or a name does not fit into a certificate.
+    /// When a port is taken, a name does not fit into a certificate, or the agent requests more than its limits.
     pub fn bind(args: &Args) -> Result<Self, Error> {
+        args.features.agent_resources().check().map_err(Error::AgentResources)?;
         let (names, source) = certificate(&args.certificates)?;
         let port = |address, flag, what| Port::open(address, flag, what).map_err(Error::Ports);
         Ok(Self {

@@ -24,6 +24,7 @@ use k8s_openapi::api::core::v1::PodSpec;
 use crate::field::{Errors, Path};
 use crate::{JobSetSpec, JobTemplateSpec, RestartStrategy, labels};
 
+pub use resources::{AgentResources, Amounts};
 pub use shape::Shape;
 pub(crate) use supervisor::wrapping;
 use target::{Outcome, Target};
@@ -41,6 +42,8 @@ pub struct Settings {
     pub pull_policy: Option<String>,
     /// Secrets that a Pod with this image names in `imagePullSecrets`, after its own.
     pub pull_secrets: Vec<String>,
+    /// Requests and limits of the agent's container, if it sets none itself.
+    pub agent_resources: AgentResources,
     /// Address of the relays' Service, `HOST:PORT`, which the agent gets with a token for the relays. If absent, the agent
     /// gets neither.
     pub relay: Option<String>,

@@ -23,7 +23,8 @@ pub(super) fn inject(target: &mut Target<'_>, errors: &mut Errors) -> Outcome {
     let Some(barrier) = Barrier::choose(target.pod, NAME, AgentPorts::All, target.path, errors) else {
         return Outcome::Done;
     };
-    let (resources, security) = (resources::of_agent(target.pod), restricted(target.pod));
+    let (resources, security) =
+        (resources::of_agent(target.pod, &target.settings.agent_resources), restricted(target.pod));
     let Some(agent) = init_container(target.pod, NAME, target.path, errors) else { return Outcome::Done };
     let image = set_image(agent, target.settings);
     if image == Image::Missing {

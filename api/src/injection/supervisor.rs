@@ -135,7 +135,8 @@ fn check(worker: &Container, path: &Path<'_>, errors: &mut Errors) {
 
 /// Adds the init container that copies the binary. Returns false if there is no image of the agent.
 fn install(target: &mut Target<'_>, errors: &mut Errors) -> bool {
-    let (resources, security) = (resources::of_agent(target.pod), restricted(target.pod));
+    let (resources, security) =
+        (resources::of_agent(target.pod, &target.settings.agent_resources), restricted(target.pod));
     let Some(installer) = init_container(target.pod, INSTALLER, target.path, errors) else { return true };
     let image = set_image(installer, target.settings);
     if image == Image::Missing {

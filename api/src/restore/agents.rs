@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, PodSpec};
 
 use crate::field::{Errors, Path};
 use crate::injection::projected::RELAY_CREDENTIALS;
-use crate::injection::{Settings, Shape, inject_job};
+use crate::injection::{AgentResources, Settings, Shape, inject_job};
 use crate::{JobSetSpec, JobTemplateSpec, RestartStrategy, agent};
 
 /// The stored Job specifications, by the name of their replicatedJob.
@@ -29,12 +29,13 @@ pub(super) fn inject(full: &mut JobSetSpec, stored: &Stored<'_>) {
     }
 }
 
-/// Image, pull policy and address of the relays do not matter, because the stored ones are restored. Admission injects no relay into
-/// a Pod with another volume of the name.
+/// Image, pull policy, address of the relays and resources do not matter, because the stored ones are restored, and what is not stored
+/// is not added. Admission injects no relay into a Pod with another volume of the name.
 fn settings(stored: &PodSpec) -> Settings {
     Settings {
         agent_image: Some(String::new()),
         pull_policy: Some(String::new()),
+        agent_resources: AgentResources::of_all(),
         relay: RELAY_CREDENTIALS.other(stored).is_none().then(String::new),
         ..Settings::default()
     }

@@ -45,12 +45,12 @@
 {{- end -}}
 {{- end }}
 
-{{/* Bytes of a quantity, as in 1Gi, 512M or 1e9. */}}
-{{- define "jobset.bytes" -}}
+{{/* A quantity as a number, as in 1Gi, 512M, 100m or 1e9. */}}
+{{- define "jobset.number" -}}
 {{- $units := dict "m" 0.001 "" 1.0 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 "Ti" 1099511627776.0 -}}
 {{- $text := toString . -}}
 {{- $unit := regexFind "(m|k|M|G|T|Ki|Mi|Gi|Ti)$" $text -}}
-{{- printf "%.0f" (mulf (trimSuffix $unit $text | float64) (get $units $unit)) -}}
+{{- printf "%.3f" (mulf (trimSuffix $unit $text | float64) (get $units $unit)) -}}
 {{- end }}
 
 {{/* A relay with more agents than its limit of memory holds would be killed again and again, with all its connections. An agent takes 22 kB
@@ -58,9 +58,22 @@
 {{- define "jobset.check-connections" -}}
 {{- $limit := dig "limits" "memory" "" (.resources | default dict) -}}
 {{- if $limit -}}
-{{- $most := divf (subf (include "jobset.bytes" $limit | float64) 64e6) 30e3 | floor | maxf 0.0 -}}
+{{- $most := divf (subf (include "jobset.number" $limit | float64) 64e6) 30e3 | floor | maxf 0.0 -}}
 {{- if gt (float64 .maxConnections) $most -}}
 {{- fail (printf "stream.relay.maxConnections %.0f is more than stream.relay.resources.limits.memory %v holds, which is %.0f: an agent takes 30 kB, and a relay 64 MB beside them" (float64 .maxConnections) $limit $most) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* What the webhook would refuse at its start, and the API server of every Pod. */}}
+{{- define "jobset.check-agent-resources" -}}
+{{- $limits := .limits | default dict -}}
+{{- range $name, $request := .requests -}}
+{{- if hasKey $limits $name -}}
+{{- $limit := get $limits $name -}}
+{{- if gt (include "jobset.number" $request | float64) (include "jobset.number" $limit | float64) -}}
+{{- fail (printf "agent.resources.requests.%s %v must not be above agent.resources.limits.%s %v" $name $request $name $limit) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end }}

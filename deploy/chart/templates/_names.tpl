@@ -4,15 +4,20 @@ app.kubernetes.io/part-of: jobset
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- end }}
 
-{{/* An image: repository with digest, or else with tag. Takes a dict of "image" and "root". */}}
+{{/* An image: repository with digest, or else with tag. A released chart has the digests of its images in a file, which hold where no
+     value names a digest or a tag. Not in values.yaml: with --reuse-values, those of the release before would stay. Takes a dict of
+     "image" and "root". */}}
 {{- define "jobset.image" -}}
 {{- $image := .image -}}
 {{- $registry := trimSuffix "/" (default "" .root.Values.image.registry) -}}
 {{- $name := ternary $image.repository (printf "%s/%s" $registry $image.repository) (empty $registry) -}}
-{{- if $image.digest -}}
-{{ $name }}@{{ $image.digest }}
+{{- $tag := default .root.Values.image.tag $image.tag -}}
+{{- $released := get (.root.Files.Get "files/image-digests.yaml" | fromYaml) $image.repository -}}
+{{- $digest := default (ternary $released "" (empty $tag)) $image.digest -}}
+{{- if $digest -}}
+{{ $name }}@{{ $digest }}
 {{- else -}}
-{{ $name }}:{{ default .root.Chart.AppVersion (default .root.Values.image.tag $image.tag) }}
+{{ $name }}:{{ default .root.Chart.AppVersion $tag }}
 {{- end -}}
 {{- end }}
 
@@ -62,6 +67,24 @@ tolerations:
 {{- $gates := . -}}
 - --feature-gates={{ range $index, $gate := (keys . | sortAlpha) }}{{ if $index }},{{ end }}{{ $gate }}={{ get $gates $gate }}{{ end }}
 {{- end -}}
+{{- end }}
+
+{{/* Amounts of resources as the webhook reads them, as in cpu=10m,memory=16Mi. */}}
+{{- define "jobset.amounts" -}}
+{{- $amounts := list -}}
+{{- range $name, $amount := . -}}
+{{- $amounts = append $amounts (printf "%s=%v" $name $amount) -}}
+{{- end -}}
+{{- join "," $amounts -}}
+{{- end }}
+
+{{/* The alerts with their thresholds. Not by tpl: what Prometheus itself fills in has the braces of Helm. */}}
+{{- define "jobset.alerts" -}}
+{{- $rules := .Files.Get "files/alerts.yaml" | trim -}}
+{{- range $name, $threshold := .Values.metrics.rules.thresholds -}}
+{{- $rules = replace (printf "${%s}" $name) (toString $threshold) $rules -}}
+{{- end -}}
+{{- regexReplaceAll "^#.*\n" $rules "" -}}
 {{- end }}
 
 {{/* The Secret that a certificate of the stream is mounted from. Takes a dict of "of", relay or controller, and "root". */}}

@@ -53,8 +53,7 @@ pub async fn draw(file: Option<PathBuf>) -> Result<()> {
     let file = file.unwrap_or_else(|| paths::workspace().join("docs/src/images/restart-metrics.svg"));
     let cluster = Cluster::start(2).await?;
     install(&cluster, &rust_binaries().await?).await?;
-    let prometheus =
-        Prometheus::start(&cluster, install::NAMESPACE, &Chart::folder().join("files/alerts.yaml")).await?;
+    let prometheus = Prometheus::start(&cluster, install::NAMESPACE, &Chart::alerts()).await?;
     let begun = now();
     let mut means = Vec::new();
     for (namespace, manifest) in [("sidecars", STORY_1), ("supervisors", SUPERVISED), ("recreated", RECREATE)] {

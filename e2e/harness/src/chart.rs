@@ -40,6 +40,11 @@ impl Chart {
         paths::workspace().join("deploy/chart")
     }
 
+    /// The alerts with the thresholds of the chart's own values, as Prometheus reads them without its operator.
+    pub fn alerts() -> PathBuf {
+        paths::workspace().join("deploy/monitoring/alerts.yaml")
+    }
+
     /// What the chart renders to in a namespace, with these arguments (`--set a=b`, `--show-only`) besides.
     ///
     /// # Errors
@@ -103,7 +108,11 @@ pub async fn kustomization(handle: &Handle, folder: &str) -> Result<Objects> {
     by_name(admission::kustomize(handle, folder).await?)
 }
 
-fn by_name(documents: Vec<Value>) -> Result<Objects> {
+/// The same objects by kind, namespace and name.
+///
+/// # Errors
+/// If one is there twice.
+pub fn by_name(documents: Vec<Value>) -> Result<Objects> {
     let mut objects = Objects::new();
     for object in documents.into_iter().filter(|document| !document.is_null()) {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

@@ -1,10 +1,15 @@
 //! When each alert fires, and when it does not: asked of Prometheus' own promtool, with series made for it.
 
+use std::path::Path;
+
 use anyhow::Result;
 use jobset_harness::chart::Chart;
+use jobset_harness::programs::Helm;
 use jobset_harness::prometheus::Programs;
 use rstest::rstest;
 use serde_json::{Value, json};
+
+use super::render::alerts;
 
 /// A series, and its values, one each 15 seconds, in promtool's notation.
 type Series = (&'static str, &'static str);
@@ -48,6 +53,11 @@ const PODS_2: &str = r#"jobset_webhook_request_duration_seconds_bucket{webhook="
 const PODS_5: &str = r#"jobset_webhook_request_duration_seconds_bucket{webhook="mpod.kb.io",le="5"}"#;
 const PODS: &str = r#"jobset_webhook_request_duration_seconds_bucket{webhook="mpod.kb.io",le="+Inf"}"#;
 
+const RESTARTS: &str = r#"jobset_restarts_total{namespace="ml",counted="true"}"#;
+const UNCOUNTED: &str = r#"jobset_restarts_total{namespace="ml",counted="false"}"#;
+const JOBSETS: &str = r#"jobset_active_jobsets{namespace="ml",instance="a"}"#;
+const JOBSETS_OF_B: &str = r#"jobset_active_jobsets{namespace="ml",instance="b"}"#;
+
 const UNCALLED: &str =
     r#"apiserver_admission_webhook_rejection_count{name="vjobset.kb.io",error_type="calling_webhook_error"}"#;
 const DENIED: &str = r#"apiserver_admission_webhook_rejection_count{name="vjobset.kb.io",error_type="no_error"}"#;
@@ -56,8 +66,16 @@ const OTHER: &str =
 
 #[rstest]
 #[case::all_is_well(&[], &[])]
-#[case::a_storm(&[(r#"jobset_restarts_total{namespace="ml"}"#, "0+0x100 5+0x140")], &["JobSetRestartStorm"])]
-#[case::three_restarts(&[(r#"jobset_restarts_total{namespace="ml"}"#, "0+0x100 3+0x140")], &[])]
+#[case::a_storm(&[(RESTARTS, "0+0x100 5+0x140"), (JOBSETS, "1+0x240")], &["JobSetRestartStorm"])]
+#[case::three_restarts(&[(RESTARTS, "0+0x100 3+0x140"), (JOBSETS, "1+0x240")], &[])]
+#[case::many_jobsets_restart_once_each(&[(RESTARTS, "0+0x100 40+0x140"), (JOBSETS, "40+0x240")], &[])]
+#[case::many_jobsets_restart_five_times(&[(RESTARTS, "0+0x100 200+0x140"), (JOBSETS, "40+0x240")], &["JobSetRestartStorm"])]
+#[case::storm_that_ends_its_jobsets(&[(RESTARTS, "0+0x100 200+0x140"), (JOBSETS, "40+0x100 0+0x140")], &["JobSetRestartStorm"])]
+#[case::a_storm_ends_the_last_jobset(&[(RESTARTS, "0+0x100 5+0x140"), (JOBSETS, "1+0x100 0+0x140")], &["JobSetRestartStorm"])]
+#[case::storm_through_a_change_of_leaders(
+    &[(RESTARTS, "0+0x100 5+0x140"), (JOBSETS, "1+0x110 _x130"), (JOBSETS_OF_B, "_x111 1+0x129")], &["JobSetRestartStorm"]
+)]
+#[case::a_storm_that_costs_no_budget(&[(UNCOUNTED, "0+0x100 50+0x140"), (JOBSETS, "1+0x240")], &[])]
 #[case::crash_loop(&[(BACKOFFS, "0+0x100 3+0x140")], &["JobSetCrashLoop"])]
 #[case::two_waits(&[(BACKOFFS, "0+0x100 2+0x140")], &[])]
 #[case::slow(&[(RECOVERED, "0+0x100 2+0x140"), (WITHIN_A_MINUTE, "0+0x240")], &["JobSetRestartSlow"])]
@@ -102,13 +120,37 @@ const OTHER: &str =
 #[case::strangers(&[(STRANGERS, "0+30x240")], &["JobSetRelayAuthenticationFails"])]
 #[case::a_stranger(&[(STRANGERS, "0+1x240")], &[])]
 fn alerts_fire_after_half_an_hour(#[case] series: &[Series], #[case] firing: &[&str]) -> Result<()> {
+    fire(&Chart::alerts(), series, firing)
+}
+
+#[rstest]
+#[case::of_a_storm("restartStorm=6", &[(RESTARTS, "0+0x100 5+0x140"), (JOBSETS, "1+0x240")], &[])]
+#[case::of_a_lower_storm("restartStorm=0.5", &[(RESTARTS, "0+0x100 1+0x140"), (JOBSETS, "1+0x240")], &["JobSetRestartStorm"])]
+#[case::of_a_barrier("barrierStuck=20m", &[(WAITING, "_x100 1+0x140")], &[])]
+#[case::of_a_budget("budgetNearlySpent=0.4", &[(COUNTED, "5+0x240"), (BUDGET, "10+0x240")], &["JobSetBudgetNearlySpent"])]
+#[case::of_a_certificate("webhookCertificateExpires=3", &[(NOT_BEFORE, "-7200000+0x240"), (EXPIRY, "576000+0x240")], &[])]
+#[tokio::test]
+async fn threshold_by_value_moves_its_alert(
+    #[case] value: &str,
+    #[case] series: &[Series],
+    #[case] firing: &[&str],
+) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("rules.yaml");
+    let value = format!("metrics.rules.thresholds.{value}");
+    std::fs::write(&file, alerts(&Chart::new(Helm::V4).await?, &["--set", &value]).await?)?;
+    fire(&file, series, firing)
+}
+
+/// Checks which alerts of these rules fire after half an hour of these series, where all else is well.
+fn fire(rules: &Path, series: &[Series], firing: &[&str]) -> Result<()> {
     let well = WELL.iter().filter(|(name, _)| series.iter().all(|(other, _)| other != name));
     let series: Vec<Value> =
         well.chain(series).map(|(series, values)| json!({"series": series, "values": values})).collect();
     let firing: Vec<Value> =
         firing.iter().map(|alert| json!({"labels": format!("{{alertname={alert:?}}}"), "value": 1})).collect();
     let test = json!({
-        "rule_files": [Chart::folder().join("files/alerts.yaml")],
+        "rule_files": [rules],
         "evaluation_interval": "15s",
         "tests": [{"interval": "15s", "input_series": series, "promql_expr_test": [{
             "expr": r#"count by (alertname) (ALERTS{alertstate="firing"})"#, "eval_time": "30m", "exp_samples": firing,

@@ -14,8 +14,11 @@ use jobset_harness::images::Repository;
 use jobset_harness::install::{self, kubectl};
 use jobset_harness::programs::Helm;
 use jobset_harness::progress::progress;
-use jobset_harness::wait;
+use jobset_harness::wait::{self, Check};
 use jobset_harness::workload::{STORY_1, SUPERVISED, Workload};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::ListParams;
 
 use super::certificates::Certificates;
 use super::docs::{NEW, helm_commands};
@@ -56,17 +59,19 @@ async fn groups_restart_exactly_through_takeover_rollback_and_reinstall() -> Res
         container.contains("--log-format=json") && container.contains(&next.name("jobset-controller")),
         "{container}"
     );
+    replicas_lie_apart(&cluster, SYSTEM).await?;
     story.during("rollback", helm.run(&cluster, &[&["rollback", RELEASE, "1"][..], &system].concat())).await?;
     let container = deployed(&cluster, SYSTEM).await?;
     let before = Repository::default().name("jobset-controller");
     ensure!(container.contains("--log-format=text") && container.contains(&before), "{container}");
+    replicas_lie_apart(&cluster, SYSTEM).await?;
     story.without_controller(&cluster).await?;
     scale(&cluster, WEBHOOK, 0).await?;
     let test = ["test", RELEASE, "--namespace", SYSTEM, "--timeout", "2m", "--logs"];
     ensure!(helm.run(&cluster, &test).await.is_err(), "no webhook runs");
     scale(&cluster, WEBHOOK, 2).await?;
     let log = helm.run(&cluster, &test).await?;
-    ensure!(log.contains("admission works"), "{log}");
+    said_once(&log, &["TEST SUITE: ", "admission works"])?;
     helm.run(&cluster, &[&["uninstall", RELEASE][..], &system].concat()).await?;
     assert_eq!(leftovers(&cluster, SYSTEM).await?, Vec::<String>::new(), "nothing is left but the CRD");
     story.runs_on().await?;
@@ -81,7 +86,8 @@ async fn groups_restart_exactly_through_takeover_rollback_and_reinstall() -> Res
     progress(&format!("from helm install to ready: {:.1} s", begun.elapsed().as_secs_f64()));
     let change = ["upgrade", RELEASE, &chart, "--set", "certificates.self.certLifetime=1h"];
     story.during("upgrade by Helm 3", helm.run(&cluster, &[&change[..], &custom].concat())).await?;
-    helm.run(&cluster, &["test", RELEASE, "--namespace", CUSTOM, "--timeout", "2m"]).await?;
+    let test = helm.run(&cluster, &["test", RELEASE, "--namespace", CUSTOM, "--timeout", "2m"]).await?;
+    said_once(&test, &["TEST SUITE: "])?;
     traffic::check_network_policies(
         &cluster,
         CUSTOM,
@@ -180,6 +186,31 @@ impl Story {
         }
         Ok(())
     }
+}
+
+/// Waits until the two replicas of each Deployment run on the two nodes, as they do before a rollout.
+async fn replicas_lie_apart(cluster: &Cluster, namespace: &str) -> Result<()> {
+    let pods: Api<Pod> = Api::namespaced(cluster.client(), namespace);
+    for name in ["jobset-controller", "jobset-webhook", install::RELAY] {
+        let replicas =
+            ListParams::default().labels(&format!("app.kubernetes.io/name={name},app.kubernetes.io/part-of=jobset"));
+        wait::until_met(LIMIT, format!("replicas of {name} on both nodes"), || async {
+            let mut pods = pods.list(&replicas).await?.items;
+            pods.retain(|pod| pod.metadata.deletion_timestamp.is_none());
+            let nodes: Vec<_> = pods.iter().filter_map(|pod| pod.spec.as_ref()?.node_name.as_deref()).collect();
+            let are_apart = nodes.len() == 2 && nodes[0] != nodes[1];
+            Ok(if are_apart { Check::Met(()) } else { Check::Unmet(format!("they are on {nodes:?}")) })
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+/// Each of these words is there once.
+fn said_once(text: &str, words: &[&str]) -> Result<()> {
+    let all_once = words.iter().all(|word| text.matches(word).count() == 1);
+    ensure!(all_once, "{words:?} must be there once each:\n{text}");
+    Ok(())
 }
 
 /// Sets the replicas of a Deployment, and waits until it has them.

@@ -6,6 +6,7 @@ mod docs;
 mod helm;
 mod install;
 mod leftovers;
+mod refused;
 mod render;
 mod stream;
 mod traffic;

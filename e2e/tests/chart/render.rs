@@ -60,6 +60,7 @@ async fn kustomizations_are_what_the_chart_renders(#[case] version: Helm) -> Res
     }
     let monitoring = paths::workspace().join("deploy/monitoring/monitoring.yaml");
     files.push((monitoring, rendered(&chart, "monitoring", &MONITORING).await?));
+    files.push((Chart::alerts(), alerts(&chart, &[]).await?));
     for (file, wanted) in files {
         if std::env::var_os("UPDATE_MANIFESTS").is_some() {
             fs::write(&file, &wanted).await.with_context(|| format!("cannot write {}", file.display()))?;
@@ -69,6 +70,19 @@ async fn kustomizations_are_what_the_chart_renders(#[case] version: Helm) -> Res
     }
     assert!(stale.is_empty(), "these are not what the chart renders: run make manifests\n{stale:#?}");
     Ok(())
+}
+
+/// The alerts as Prometheus reads them without its operator.
+pub(super) async fn alerts(chart: &Chart, args: &[&str]) -> Result<String> {
+    let rules = ["--show-only", "templates/monitoring.yaml", "--set", "metrics.rules.enabled=true"];
+    let text = chart.template(NAMESPACE, &[&rules, args].concat()).await?;
+    let (_, rules) = text.split_once("\nspec:\n").context("no PrometheusRule")?;
+    let mut text = "# Rendered from deploy/chart/files/alerts.yaml by `make manifests`. Do not edit.\n".to_owned();
+    for line in rules.lines().filter(|line| !line.trim().is_empty()) {
+        text.push_str(line.strip_prefix("  ").context("not below spec")?);
+        text.push('\n');
+    }
+    Ok(text)
 }
 
 /// One template, as a file that says where it comes from.
@@ -146,80 +160,6 @@ fn assert_same(charted: &Objects, kustomized: &Objects) {
     for (key, object) in charted {
         assert_eq!(object, &kustomized[key], "{key:?}");
     }
-}
-
-#[rstest]
-#[case::unknown_value("controller.replica=3", "replica")]
-#[case::short_time_out("webhook.timeoutSeconds=3", "timeoutSeconds")]
-#[case::short_lifetime("certificates.self.certLifetime=500ms", "certLifetime 500ms must be at least 30s")]
-#[case::no_replicas("webhook.replicas=0", "replicas")]
-#[case::unknown_gate("featureGates.InPlace=true", "InPlace")]
-#[case::no_duration("controller.leaderElection.leaseDuration=15", "leaseDuration")]
-#[case::unknown_source("certificates.source=vault", "source")]
-#[case::no_secret("certificates.source=mounted", "certificates.mounted.secretName must name the Secret")]
-#[case::no_secret_of_the_relay(
-    "certificates.source=mounted,certificates.mounted.secretName=a",
-    "certificates.mounted.relaySecretName must name a Secret for the agent stream; or set stream.enabled=false"
-)]
-#[case::no_secret_of_the_controller(
-    "certificates.source=mounted,certificates.mounted.secretName=a,certificates.mounted.relaySecretName=b",
-    "certificates.mounted.controllerSecretName must name a Secret"
-)]
-#[case::issuer_of_the_chart(
-    "certificates.source=cert-manager,certificates.certManager.issuerRef.name=jobset-webhook-ca",
-    "issuerRef names the Issuer jobset-webhook-ca, which the agent stream needs for itself"
-)]
-#[case::no_relays("stream.relay.replicas=0", "/stream/relay/replicas")]
-#[case::gate_of_the_stream("featureGates.AgentStream=true", "AgentStream")]
-#[case::label_of_the_relay("stream.relay.podLabels.app\\.kubernetes\\.io/name=mine", "/stream/relay/podLabels")]
-#[case::pem("certificates.mounted.caBundle=-----BEGIN CERTIFICATE-----", "/certificates/mounted/caBundle")]
-#[case::no_controller("controller=null", "missing property 'controller'")]
-#[case::no_election("controller.leaderElection=null", "missing property 'leaderElection'")]
-#[case::no_roles("rbac=null", "missing property 'rbac'")]
-#[case::label_of_the_controller("controller.podLabels.app\\.kubernetes\\.io/name=mine", "/controller/podLabels")]
-#[case::label_of_the_webhook("webhook.podLabels.app\\.kubernetes\\.io/name=mine", "/webhook/podLabels")]
-#[case::label_of_a_rule("metrics.rules.labels.app\\.kubernetes\\.io/part-of=mine", "/metrics/rules/labels")]
-#[case::no_namespace("controller.namespace=a: b", "/controller/namespace")]
-#[case::zero("controller.leaderElection.retryPeriod=0s", "/controller/leaderElection/retryPeriod")]
-#[case::fraction_within("controller.leaderElection.retryPeriod=0.5m1s", "/controller/leaderElection/retryPeriod")]
-#[case::zero_unreachable("controller.forceDeleteUnreachableAfter=0s", "/controller/forceDeleteUnreachableAfter")]
-#[case::zero_for_names("controller.settleNames=0s", "/controller/settleNames")]
-#[case::fraction_of_a_lease("controller.leaderElection.leaseDuration=15500ms", "must be whole seconds")]
-#[case::short_lease("controller.leaderElection.leaseDuration=10s", "must be longer than renewDeadline")]
-#[case::late_retries("controller.leaderElection.retryPeriod=8334ms", "must be longer than retryPeriod")]
-#[case::long_certificate("certificates.self.certLifetime=4380h1s", "must be at most half of caLifetime")]
-#[case::late_renewal(
-    "certificates.source=cert-manager,certificates.certManager.renewBefore=90m,certificates.certManager.duration=1.5h",
-    "must be longer than renewBefore"
-)]
-#[case::interval_in_microseconds("metrics.serviceMonitor.interval=1us", "/metrics/serviceMonitor/interval")]
-#[case::fraction_of_an_interval("metrics.serviceMonitor.interval=1.5h", "/metrics/serviceMonitor/interval")]
-#[tokio::test]
-async fn value_invalid_is_rejected_by_name(#[case] value: &str, #[case] named: &str) -> Result<()> {
-    for version in [Helm::V3, Helm::V4] {
-        let chart = Chart::new(version).await?;
-        let refused = chart.template(NAMESPACE, &["--set", value]).await.unwrap_err().to_string();
-        assert!(refused.contains(named), "{refused}");
-    }
-    Ok(())
-}
-
-/// Just inside of what the programs, cert-manager and Prometheus take.
-#[rstest]
-#[case::lease("controller.leaderElection.leaseDuration=11s")]
-#[case::retries("controller.leaderElection.retryPeriod=8333ms")]
-#[case::units("controller.leaderElection.leaseDuration=1h0.5m")]
-#[case::lifetimes("certificates.self.certLifetime=4380h")]
-#[case::renewal("certificates.source=cert-manager,certificates.certManager.renewBefore=2159h59m59.5s")]
-#[case::interval("metrics.serviceMonitor.interval=1m30s")]
-#[case::unreachable("controller.forceDeleteUnreachableAfter=1.5h")]
-#[case::names("controller.settleNames=1m30s")]
-#[case::mounted_without_the_stream(
-    "stream.enabled=false,certificates.source=mounted,certificates.mounted.secretName=a"
-)]
-#[tokio::test]
-async fn value_at_the_limit_is_rendered(#[case] value: &str) -> Result<()> {
-    render(NAMESPACE, &["--set", value]).await.map(drop)
 }
 
 /// Text stays text, whatever YAML would take it for.

@@ -24,7 +24,7 @@ const MAY_BE_EMPTY: [&str; 4] =
 
 #[test]
 fn alerting_rules_pass_promtool() -> Result<()> {
-    Programs::ensure()?.check_rules(&Chart::folder().join("files/alerts.yaml"))
+    Programs::ensure()?.check_rules(&Chart::alerts())
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn dashboard_matches_schema_of_grafana() -> Result<()> {
 
 #[tokio::test]
 async fn restarts_are_scraped_panels_show_them() -> Result<()> {
-    let rules = Chart::folder().join("files/alerts.yaml");
+    let rules = Chart::alerts();
     let cluster = installed().await?;
     let _admission = with_admission().await;
     let prometheus = Prometheus::start(cluster, NAMESPACE, &rules).await?;

@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use crate::api_server::refusal;
 use crate::cluster::Plane;
 
-const SHAPES: [&str; 2] = ["Sidecar", "Supervisor"];
+pub(crate) const SHAPES: [&str; 2] = ["Sidecar", "Supervisor"];
 
 /// A manifest of plain workers, as its user keeps it.
-fn plain(name: &str, shape: &str) -> Value {
+pub(crate) fn plain(name: &str, shape: &str) -> Value {
     json!({
         "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
         "metadata": { "name": name, "namespace": "default", "annotations": { (labels::INJECT_AGENT): shape } },

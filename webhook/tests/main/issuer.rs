@@ -30,7 +30,7 @@ use crate::certificates::{SECRET, certificates};
 use crate::cluster::{LIMIT, MUTATING, NAMESPACE, Plane, VALIDATING};
 use crate::load::Load;
 use crate::refusals::Refusals;
-use crate::rotation::{Forced, end, only_this_ca_is_trusted};
+use crate::rotation::{Forced, after_issue_of, end, only_this_ca_is_trusted};
 
 /// After so long, a revocation will not end. That reviews are refused for at most 5 s is measured, and printed: a test on a busy
 /// machine may take longer.
@@ -207,12 +207,7 @@ async fn upgrade_and_rollback_keep_issued_certificates() -> Result<()> {
 
 /// Annotates the Secret with a time after that of its CA.
 async fn distrust(plane: &Plane, stolen: &Material) -> Result<()> {
-    let now = wait::until(LIMIT, "a time after that of the CA", async || {
-        let now = Timestamp::now();
-        let issued = stolen.authority.as_ref().unwrap().validity.not_before + SignedDuration::from_hours(1);
-        Ok((now > issued + SignedDuration::from_secs(1)).then_some(now))
-    })
-    .await?;
+    let now = after_issue_of(stolen).await?;
     let annotation = json!({ "metadata": { "annotations": { DISTRUST_BEFORE: now.to_string() } } });
     plane.secrets().patch(SECRET, &PatchParams::default(), &Patch::Merge(annotation)).await?;
     Ok(())

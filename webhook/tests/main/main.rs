@@ -33,6 +33,7 @@ mod placement_policy;
 mod placement_review;
 mod process;
 mod refusals;
+mod resources;
 mod rotation;
 mod server;
 mod strangers;

@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result};
 use futures::future::{try_join_all, try_join3};
 use jiff::{SignedDuration, Timestamp};
 use jobset_certs::material::{CA_CERTIFICATES, CA_KEY, CERTIFICATE, Material, with_new_serving};
+use jobset_certs::policy::ROTATE_BEFORE;
 use jobset_certs::{Lifetimes, Names, issue};
 use jobset_harness::ControlPlane;
 use jobset_harness::wait::{self, Check};
@@ -97,7 +98,14 @@ async fn forced_rotations_under_load_refuse_no_request() -> Result<()> {
     let plane = Arc::new(plane);
     let replicas = replicas(&plane).await?;
     let load = Load::start(&plane, &replicas.each_ref()).await?;
-    let forced = [Forced::Deletion, Forced::Expiry, Forced::Truncation, Forced::ForeignKey, Forced::ExpiryOfTheCa];
+    let forced = [
+        Forced::Deletion,
+        Forced::Expiry,
+        Forced::Truncation,
+        Forced::ForeignKey,
+        Forced::ExpiryOfTheCa,
+        Forced::Request,
+    ];
     let rounds = rounds(forced.len());
     for (round, forced) in forced.into_iter().cycle().take(rounds).enumerate() {
         rotate_once(&plane, &replicas, forced).await.with_context(|| format!("round {round}: {forced:?}"))?;
@@ -157,6 +165,7 @@ pub(crate) enum Forced {
     ExpiryOfTheCa,
     Truncation,
     ForeignKey,
+    Request,
 }
 
 impl Forced {
@@ -165,6 +174,10 @@ impl Forced {
         let mut secret = secrets.get(SECRET).await?;
         let data = secret.data.get_or_insert_default();
         match self {
+            Self::Request => {
+                let times = [(ROTATE_BEFORE.to_owned(), after_issue_of(before).await?.to_string())];
+                secret.metadata.annotations.get_or_insert_default().extend(times);
+            }
             Self::Deletion => {
                 secrets.delete(SECRET, &DeleteParams::default()).await?;
                 return Ok(());
@@ -190,6 +203,16 @@ impl Forced {
             result => result.map(drop).map_err(Into::into),
         }
     }
+}
+
+/// The time, once it is after the second in which the CA was issued.
+pub(crate) async fn after_issue_of(material: &Material) -> Result<Timestamp> {
+    wait::until(LIMIT, "a time after that of the CA", async || {
+        let now = Timestamp::now();
+        let issued = material.authority.as_ref().unwrap().validity.not_before + SignedDuration::from_hours(1);
+        Ok((now > issued + SignedDuration::from_secs(1)).then_some(now))
+    })
+    .await
 }
 
 /// What a Secret would hold that was written so many days ago.

@@ -12,7 +12,7 @@ fn private() -> Settings {
         agent_image: Some("registry.example/agent:1".to_owned()),
         pull_policy: Some("Always".to_owned()),
         pull_secrets: vec!["registry".to_owned()],
-        relay: None,
+        ..Settings::default()
     }
 }
 

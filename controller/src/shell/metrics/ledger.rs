@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use jobset_api::JobSet;
+use jobset_api::{JobSet, JobSetStatus};
 use jobset_rules::Fact;
 use jobset_store::Key;
 use k8s_openapi::jiff::Timestamp;
@@ -11,34 +11,47 @@ use prometheus::Registry;
 use super::clock::Clock;
 use super::restarts::Restarts;
 
-/// The metrics, and a clock for each JobSet.
+/// The metrics, and what they need to know of each JobSet.
 pub(in crate::shell) struct Ledger {
     metrics: Restarts,
-    /// Each with the UID of its JobSet. A later JobSet of the same name has a new clock.
-    clocks: HashMap<Key, (Option<String>, Clock)>,
+    jobsets: HashMap<Key, Entry>,
+}
+
+/// A JobSet as of its last reconciliation.
+struct Entry {
+    /// A later JobSet of the same name has another one, and a new clock.
+    uid: Option<String>,
+    clock: Clock,
+    is_active: bool,
 }
 
 impl Ledger {
     pub(in crate::shell) fn register(registry: &Registry) -> prometheus::Result<Self> {
-        Ok(Self { metrics: Restarts::register(registry)?, clocks: HashMap::new() })
+        Ok(Self { metrics: Restarts::register(registry)?, jobsets: HashMap::new() })
     }
 
     /// A reconciliation of the JobSet begins.
     pub(in crate::shell) fn see(&mut self, key: &Key, jobset: &JobSet) {
-        if let Some((_, clock)) = self.clocks.get_mut(key).filter(|(uid, _)| *uid == jobset.metadata.uid) {
-            clock.see(jobset);
+        let is_finished = jobset.status.as_ref().is_some_and(JobSetStatus::is_finished);
+        let is_active = !is_finished && !jobset.spec.is_suspended();
+        if let Some(entry) = self.jobsets.get_mut(key).filter(|it| it.uid == jobset.metadata.uid) {
+            entry.clock.see(jobset);
+            let was_active = std::mem::replace(&mut entry.is_active, is_active);
+            self.metrics.count_active(key, was_active, is_active);
             return;
         }
         self.forget(key);
-        self.clocks.insert(key.clone(), (jobset.metadata.uid.clone(), Clock::of(jobset)));
+        let entry = Entry { uid: jobset.metadata.uid.clone(), clock: Clock::of(jobset), is_active };
+        self.jobsets.insert(key.clone(), entry);
         self.metrics.begin(key, jobset);
+        self.metrics.count_active(key, false, is_active);
     }
 
     /// The status was written, and with it these facts are true.
     pub(in crate::shell) fn written(&mut self, key: &Key, facts: &[Fact], now: Timestamp) {
         for fact in facts {
             self.metrics.count(key, fact);
-            let measured = self.clocks.get_mut(key).map(|(_, clock)| clock.take(fact, now));
+            let measured = self.jobsets.get_mut(key).map(|it| it.clock.take(fact, now));
             for measured in measured.into_iter().flatten() {
                 self.metrics.observe(key, measured);
             }
@@ -52,13 +65,17 @@ impl Ledger {
 
     /// The JobSet is gone.
     pub(in crate::shell) fn forget(&mut self, key: &Key) {
-        self.clocks.remove(key);
+        if let Some(entry) = self.jobsets.remove(key) {
+            self.metrics.count_active(key, entry.is_active, false);
+        }
         self.metrics.forget(key);
     }
 
     /// The namespace is gone, and its series are removed. They outlive its last JobSet, so that the next scrape shows the end of
     /// that JobSet.
-    pub(in crate::shell) fn forget_namespace(&self, name: &str) {
+    pub(in crate::shell) fn forget_namespace(&mut self, name: &str) {
+        // The end of a JobSet that is noticed later must not begin a series again.
+        self.jobsets.retain(|key, _| key.namespace != name);
         self.metrics.forget_namespace(name);
     }
 }

@@ -5,7 +5,7 @@ use jobset_metrics::remove_series;
 use jobset_rules::Fact;
 use jobset_store::Key;
 use prometheus::{
-    CounterVec, Histogram, HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry, exponential_buckets,
+    CounterVec, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, exponential_buckets,
 };
 
 use super::clock::Measured;
@@ -13,6 +13,7 @@ use super::{labels, registered};
 
 /// The metrics of restarts, and of starts and ends of JobSets.
 pub(super) struct Restarts {
+    active: IntGaugeVec,
     failed: IntCounterVec,
     completed: IntCounterVec,
     deadline_exceeded: IntCounterVec,
@@ -43,7 +44,12 @@ impl Restarts {
             "jobset_downtime_seconds_total",
             "Sum of the durations of restarts of whole groups: time in which JobSets did not run.",
         );
+        let active = Opts::new(
+            "jobset_active_jobsets",
+            "JobSets of the namespace that are neither suspended nor finished. Only the leader counts them.",
+        );
         Ok(Self {
+            active: registered(registry, IntGaugeVec::new(active, &["namespace"]))?,
             failed: counter(
                 "jobset_failed_total",
                 "1 once the JobSet has failed. The series begins then, and ends with the JobSet.",
@@ -136,6 +142,11 @@ impl Restarts {
         self.downtime.with_label_values(&[namespace]);
     }
 
+    /// Whether the JobSet was active so far, and is now.
+    pub(super) fn count_active(&self, key: &Key, was_active: bool, is_active: bool) {
+        self.active.with_label_values(&[&key.namespace]).add(i64::from(is_active) - i64::from(was_active));
+    }
+
     pub(super) fn released(&self, key: &Key, pods: u32) {
         self.released.with_label_values(&[&key.namespace]).inc_by(pods.into());
     }
@@ -200,5 +211,6 @@ impl Restarts {
             remove_series(counter, "namespace", name);
         }
         remove_series(&self.downtime, "namespace", name);
+        remove_series(&self.active, "namespace", name);
     }
 }

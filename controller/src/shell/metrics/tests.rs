@@ -231,6 +231,65 @@ fn jobset_series_begin_at_end_and_leave_with_jobset() {
     assert_eq!(counts(), [false, false]);
 }
 
+/// What increase() is asked of over weeks, when all of its JobSets are long gone.
+#[test]
+fn restarts_of_namespace_outlive_their_jobsets() {
+    let registry = Registry::new();
+    let mut ledger = Ledger::register(&registry).unwrap();
+    let series = r#"jobset_restarts_total{action="restart_jobset",counted="true",namespace="ml",strategy="in_place"}"#;
+    for number in 1..=3 {
+        let key = Key { namespace: "ml".to_owned(), name: format!("train-{number}") };
+        ledger.see(&key, &jobset());
+        ledger.written(&key, &[began(InPlace, None)], at(number));
+        ledger.forget(&key);
+        assert!(scraped(&registry).contains(&format!("{series} {number}")), "{}", scraped(&registry));
+    }
+    ledger.forget_namespace("ml");
+    assert!(!scraped(&registry).contains("namespace=\"ml\""), "{}", scraped(&registry));
+}
+
+#[test]
+fn active_jobsets_are_counted_by_namespace() {
+    let registry = Registry::new();
+    let mut ledger = Ledger::register(&registry).unwrap();
+    let key = |name: &str| Key { namespace: "ml".to_owned(), name: name.to_owned() };
+    let is = |number: Option<u32>| {
+        let (text, series) = (scraped(&registry), r#"jobset_active_jobsets{namespace="ml"}"#);
+        let found = text.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok());
+        assert_eq!(found, number, "{text}");
+    };
+    let finished = with_condition(jobset(), conditions::COMPLETED, true, "", 1);
+    ledger.see(&key("old"), &finished);
+    is(Some(0));
+    for name in ["a", "b", "c", "d"] {
+        ledger.see(&key(name), &jobset());
+    }
+    ledger.see(&key("a"), &jobset());
+    is(Some(4));
+    for _ in 0..2 {
+        ledger.see(&key("a"), &finished);
+    }
+    is(Some(3));
+    let mut suspended = jobset();
+    suspended.spec.suspend = Some(true);
+    for (jobset, number) in [(&suspended, 2), (&suspended, 2), (&jobset(), 3)] {
+        ledger.see(&key("d"), jobset);
+        is(Some(number));
+    }
+    let mut successor = jobset();
+    successor.metadata.uid = Some("v".to_owned());
+    ledger.see(&key("a"), &successor);
+    ledger.see(&key("b"), &successor);
+    is(Some(4));
+    ledger.forget(&key("b"));
+    ledger.forget(&key("old"));
+    ledger.forget(&key("old"));
+    is(Some(3));
+    ledger.forget_namespace("ml");
+    ledger.forget(&key("a"));
+    is(None);
+}
+
 #[test]
 fn exceeded_deadline_is_counted_once_until_its_jobset_is_gone() {
     let registry = Registry::new();

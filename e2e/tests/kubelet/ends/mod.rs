@@ -3,6 +3,7 @@
 mod drains;
 mod evictions;
 mod indexes;
+mod lifted;
 mod losses;
 mod names;
 mod reboot;
