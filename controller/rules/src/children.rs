@@ -25,10 +25,13 @@ pub(super) fn ensure_claims(reconciliation: &mut Reconciliation<'_>) {
     }
 }
 
-/// The headless Service that gives every Pod its DNS name. JobSets may share one.
+/// The headless Service that gives every Pod its DNS name. That of another JobSet may select its own Pods alone: the request to create
+/// one finds out, and says so.
 pub(super) fn ensure_service(reconciliation: &mut Reconciliation<'_>) {
     let jobset = reconciliation.observed.jobset;
-    let exists = || reconciliation.observed.owned(Kind::Service, jobset.subdomain()).is_some();
+    let found = || reconciliation.observed.owned(Kind::Service, jobset.subdomain());
+    let is_own = |owner: &ControllerRef| jobset.metadata.uid.as_deref() == Some(&*owner.uid);
+    let exists = || found().is_some_and(|found| found.controller.as_ref().is_none_or(is_own));
     if jobset.spec.dns_hostnames_enabled() && !exists() {
         reconciliation.actions.push(Action::CreateService { name: jobset.subdomain().to_owned() });
     }
