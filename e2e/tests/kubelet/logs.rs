@@ -6,8 +6,8 @@ use rstest::rstest;
 
 use super::shared::{installed, run_kubectl_jobset, start};
 
-/// The last words of the worker that fails.
-const WORDS: &str = "loss is NaN";
+/// The last words of the worker that fails: one word, as an order has.
+const WORDS: &str = "loss-is-NaN";
 
 #[rstest]
 #[case::sidecar("logs-sidecar", STORY_1, false)]
