@@ -23,8 +23,12 @@ fn validate_outcome_sets_exit_code() -> Result<()> {
     let story = folder.join("story-1.yaml");
     let story = story.to_str().context("not UTF-8")?;
     let passes = validate(&["-f", story], "", 0)?;
-    assert!(passes.starts_with(&format!("{story}: JobSet in-place: passes admission\n  warning: ")), "{passes}");
-    assert!(passes.contains("Set FallbackToLogsOnError"), "{passes}");
+    assert_eq!(passes, format!("{story}: JobSet in-place: passes admission\n"));
+    let everything = folder.join("everything.yaml");
+    let everything = everything.to_str().context("not UTF-8")?;
+    let warned = validate(&["-f", everything], "", 0)?;
+    let begin = format!("{everything}: JobSet everything: passes admission\n  warning: ");
+    assert!(warned.starts_with(&begin) && warned.contains("ttlSecondsAfterFinished: has no effect"), "{warned}");
 
     let injected = std::fs::read_to_string(folder.join("injected.yaml"))?;
     let assumed = validate(&["-f", "-"], &injected, 0)?;

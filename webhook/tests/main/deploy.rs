@@ -77,7 +77,9 @@ fn names_agree(manifests: &Manifests) {
     let service = manifests.get("Service", &args.service_name);
     assert_eq!(service["metadata"]["namespace"], NAMESPACE);
     let pod = manifests.get("Deployment", "jobset-webhook");
-    assert_eq!(service["spec"]["selector"], pod["spec"]["template"]["metadata"]["labels"]);
+    let labels = pod["spec"]["template"]["metadata"]["labels"].as_object().unwrap();
+    let selector = service["spec"]["selector"].as_object().unwrap();
+    assert!(selector.iter().all(|(key, value)| labels.get(key) == Some(value)), "{selector:?}: {labels:?}");
     assert_eq!(service["spec"]["selector"], pod["spec"]["selector"]["matchLabels"]);
     let port = |name: &str| {
         let ports = manifests.pod()["containers"][0]["ports"].as_array().unwrap();

@@ -28,8 +28,8 @@ struct Manifest {
     object: Value,
 }
 
-/// API groups of other projects, which this API server does not serve.
-const OTHERS: [&str; 2] = ["kueue.x-k8s.io/", "trainer.kubeflow.org/"];
+/// API groups of other projects, and of Kubernetes 1.37 with its gates, which this API server does not serve.
+const OTHERS: [&str; 3] = ["kueue.x-k8s.io/", "trainer.kubeflow.org/", "scheduling.k8s.io/v1beta1"];
 
 /// Every README.md below the folder, and every page of the site.
 fn documents(folder: &Path) -> Result<Vec<PathBuf>> {
@@ -84,6 +84,11 @@ fn collection(object: &Value) -> Result<String> {
         ("networking.k8s.io/v1", "NetworkPolicy") => {
             "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies".to_owned()
         }
+        ("rbac.authorization.k8s.io/v1", "Role") => {
+            "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles".to_owned()
+        }
+        ("policy/v1", "PodDisruptionBudget") => "/apis/policy/v1/namespaces/default/poddisruptionbudgets".to_owned(),
+        ("v1", "ConfigMap") => "/api/v1/namespaces/default/configmaps".to_owned(),
         ("v1", "ServiceAccount") => "/api/v1/namespaces/default/serviceaccounts".to_owned(),
         (version, kind) => bail!("no rule for {version} {kind}: add it to documents.rs"),
     })

@@ -11,16 +11,12 @@ use serde_json::{Value, json};
 use crate::answer::{self, Writes};
 use crate::cluster::Plane;
 
-/// A worker beside a sidecar, without a word on its termination message.
-const LAST_WORDS: &str =
-    "spec.replicatedJobs[0].template.spec.template.spec.containers[0].terminationMessagePolicy: is not set";
-
 /// A worker whose agent supervises it.
 const SHARED_TOKEN: &str =
     "spec.replicatedJobs[0].template.spec.template.spec.containers[0]: the worker can use its agent's token";
 
 /// Those that are admitted with warnings, and the beginnings of these.
-const WARNED: [(&str, &[&str]); 9] = [
+const WARNED: [(&str, &[&str]); 8] = [
     ("supervised", &[SHARED_TOKEN]),
     ("examples/in-place-main-container", &[SHARED_TOKEN]),
     ("examples/in-place-supervisor", &[SHARED_TOKEN]),
@@ -35,14 +31,25 @@ const WARNED: [(&str, &[&str]); 9] = [
         "examples/in-place-sidecar",
         &[
             "spec.replicatedJobs[0].template.spec.template.spec.initContainers[0].startupProbe.failureThreshold: after 600 s",
-            LAST_WORDS,
         ],
     ),
-    // As KEP-467 has them.
-    ("story-1", &[LAST_WORDS]),
-    ("story-2", &[LAST_WORDS]),
-    ("seeds/003-story-1", &[LAST_WORDS]),
-    ("seeds/003-story-2", &[LAST_WORDS]),
+    // As the Go JobSet has them: nobody says how often their workers restart alone.
+    (
+        "examples/depends-on-several",
+        &["spec.replicatedJobs[2].template.spec.template.spec.restartPolicy: is OnFailure"],
+    ),
+    (
+        "examples/volume-claims-shared",
+        &["spec.replicatedJobs[1].template.spec.template.spec.restartPolicy: is OnFailure"],
+    ),
+    (
+        "everything",
+        &[
+            "spec.replicatedJobs[0].template.spec.ttlSecondsAfterFinished: has no effect",
+            "spec.replicatedJobs[1].template.spec.template.spec.restartPolicy: is OnFailure",
+            "spec.replicatedJobs[0].template.spec.scheduling: has no effect",
+        ],
+    ),
 ];
 /// Where the manifests are that `kubectl` applies: together they show every feature, each under a name of its own.
 const APPLIED: [&str; 2] = ["examples/", "features/"];
