@@ -169,7 +169,7 @@ mod tests {
             format!(
                 "spec.replicatedJobs[0].template.spec.template.spec.volumes: Too many: 20: the specification would take {kib} KiB \
                  of the controller's memory, and must not take more than 64 KiB, the limit of this cluster \
-                 (--max-memory-per-jobset of webhook and controller). 63 KiB of it are for this list: shorten it, or split the \
+                 (--max-memory-per-jobset of webhook and controller). 65 KiB of it are for this list: shorten it, or split the \
                  JobSet"
             )
         });
