@@ -20,7 +20,7 @@ pub use kept::CompactMap;
 pub use metadata::{PartialMetadata, metadata, owner_job, whole_metadata};
 pub use node::{NodeSystemInfo, NodeTaint, PartialNode, PartialNodeSpec, PartialNodeStatus};
 pub use pod::{
-    ContainerRunning, ContainerState, ContainerTerminated, ContainerWaiting, PartialContainer, PartialContainerStatus,
-    PartialPod, PartialPodSpec, PartialPodStatus,
+    ALL_CONTAINERS_RESTARTING, ContainerRunning, ContainerState, ContainerTerminated, ContainerWaiting, JOB_TRACKING,
+    PartialContainer, PartialContainerStatus, PartialPod, PartialPodSpec, PartialPodStatus, RESTARTING_ALL_CONTAINERS,
 };
 pub use worker_exit::WorkerExit;

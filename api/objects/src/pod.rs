@@ -2,12 +2,19 @@
 
 use k8s_openapi::api::core::v1::{ContainerRestartRule, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use kube::Resource;
+use kube::{Resource, ResourceExt as _};
 use serde::Deserialize;
 
 use crate::condition::{self, PartialCondition};
 use crate::kept::CompactMap;
 use crate::metadata;
+
+/// Finalizer by which the Job controller keeps a Pod until it has counted its end.
+pub const JOB_TRACKING: &str = "batch.kubernetes.io/job-tracking";
+/// Condition of a Pod whose containers the kubelet restarts, all of them.
+pub const ALL_CONTAINERS_RESTARTING: &str = "AllContainersRestarting";
+/// Reason of a container that was ended only because another restarted the whole Pod. The true exit code is lost.
+pub const RESTARTING_ALL_CONTAINERS: &str = "RestartingAllContainers";
 
 /// The fields of a Pod that the programs read.
 #[derive(Clone, Debug, Default, Deserialize, Resource)]
@@ -133,6 +140,11 @@ impl PartialPod {
 
     pub fn is_ready(&self) -> bool {
         self.condition("Ready").is_some_and(PartialCondition::is_true)
+    }
+
+    /// The first finalizer that is not the Job controller's.
+    pub fn foreign_finalizer(&self) -> Option<&str> {
+        self.finalizers().iter().map(String::as_str).find(|finalizer| *finalizer != JOB_TRACKING)
     }
 }
 

@@ -11,8 +11,6 @@ use crate::status::{Epochs, PodBarrier, ended, restarts_in_place};
 
 /// The most names of Pods in a finding.
 const SHOWN: usize = 5;
-/// Finalizer by which the Job controller keeps a Pod until it has counted its end.
-const JOB_TRACKING: &str = "batch.kubernetes.io/job-tracking";
 
 /// The kind of a problem. Its name is the reason of the finding, and the order is that of the findings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -116,15 +114,14 @@ pub(super) fn of(pod: &PartialPod, epochs: Option<Epochs>, now: Timestamp) -> Op
 
 /// The Pod is being deleted. The subject is the finalizer that keeps it.
 fn terminating(pod: &PartialPod, now: Timestamp) -> PodProblem {
-    let finalizer = pod.finalizers().iter().find(|finalizer| *finalizer != JOB_TRACKING).filter(|_| is_held(pod, now));
-    PodProblem::new(ProblemKind::Terminating, finalizer.map(String::as_str).unwrap_or_default(), "")
+    let finalizer = pod.foreign_finalizer().filter(|_| is_held(pod, now));
+    PodProblem::new(ProblemKind::Terminating, finalizer.unwrap_or_default(), "")
 }
 
 /// Whether a finalizer keeps a Pod whose deletion is due: it has ended, or its grace is over.
 fn is_held(pod: &PartialPod, now: Timestamp) -> bool {
     let is_due = |end: &Time| pod.has_ended() || end.0 <= now;
-    pod.metadata.deletion_timestamp.as_ref().is_some_and(is_due)
-        && pod.finalizers().iter().any(|finalizer| finalizer != JOB_TRACKING)
+    pod.metadata.deletion_timestamp.as_ref().is_some_and(is_due) && pod.foreign_finalizer().is_some()
 }
 
 /// Whether the agent may have reported over the stream, and the annotation not have followed yet. A restart puts that off.

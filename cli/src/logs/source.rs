@@ -1,13 +1,10 @@
 //! Which logs there are: of which Pods, which of their containers, and of which epoch.
 
 use jobset_api::{JobSet, RestartStrategy, labels};
-use jobset_objects::{PartialPod, WorkerExit};
+use jobset_objects::{PartialPod, RESTARTING_ALL_CONTAINERS, WorkerExit};
 use kube::ResourceExt as _;
 
 use crate::status::epoch;
-
-/// The reason that the kubelet writes for all containers of a Pod that it restarts in place. The true exit code is lost.
-const RESET: &str = "RestartingAllContainers";
 
 /// What the user asks for.
 #[derive(Clone, Debug, Default)]
@@ -150,7 +147,7 @@ fn has_failed(jobset: &JobSet, pod: &PartialPod, of_epoch: Option<i32>) -> bool 
     let exit = WorkerExit::of(pod.annotations()).is_some_and(|exit| exit.code != 0 && is_of_epoch(exit.epoch));
     let statuses = || pod.status.container_statuses.iter();
     let ends = statuses().flat_map(|it| [&it.state.terminated, &it.last_state.terminated]).flatten();
-    let has_exited = ends.into_iter().any(|end| end.exit_code != 0 && end.reason != RESET);
+    let has_exited = ends.into_iter().any(|end| end.exit_code != 0 && end.reason != RESTARTING_ALL_CONTAINERS);
     let now = reported.is_none_or(is_of_epoch);
     is_named || exit || now && (has_exited || pod.status.phase == "Failed")
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jobset_api::{JobSet, labels};
-use jobset_objects::{PartialCondition, PartialContainerStatus, PartialJob, PartialPod};
+use jobset_objects::{ALL_CONTAINERS_RESTARTING, PartialCondition, PartialContainerStatus, PartialJob, PartialPod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 /// Labels of Pods that reports read.
@@ -19,7 +19,7 @@ const POD_ANNOTATIONS: [&str; 6] = [
     labels::NODE_SELECTOR_STRATEGY,
 ];
 /// Conditions of Pods that reports read.
-const POD_CONDITIONS: [&str; 3] = ["Ready", "PodScheduled", "AllContainersRestarting"];
+const POD_CONDITIONS: [&str; 3] = ["Ready", "PodScheduled", ALL_CONTAINERS_RESTARTING];
 /// The manifest that `kubectl apply` writes into an annotation, as large as the object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 

@@ -5,7 +5,10 @@ use std::borrow::Cow;
 use jobset_api::agent::FAILED_JOBSET_EXIT_CODE;
 use jobset_api::labels;
 use jobset_api::restart_rules::{ExitCodes, restarts_pod};
-use jobset_objects::{ContainerTerminated, PartialContainerStatus, PartialPod, WorkerExit};
+use jobset_objects::{
+    ALL_CONTAINERS_RESTARTING, ContainerTerminated, PartialCondition, PartialContainerStatus, PartialPod,
+    RESTARTING_ALL_CONTAINERS, WorkerExit,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
@@ -14,8 +17,6 @@ use serde::Serialize;
 use super::barrier::{Epochs, PodBarrier};
 use crate::output::one_line;
 
-/// The reason that the kubelet writes for all containers of a Pod that it restarts in place. The true exit code is lost.
-const RESET: &str = "RestartingAllContainers";
 /// The state of a Pod that restarts in place.
 const RESTARTING: &str = "Restarting";
 
@@ -151,7 +152,9 @@ fn all_ends(pod: &PartialPod, status: &PartialContainerStatus) -> Vec<ContainerE
 
 /// How a container ended, if that tells anything: its end is no restart in place, nor that of an agent after its worker.
 fn exit(pod: &PartialPod, status: &PartialContainerStatus, end: Option<&ContainerTerminated>) -> Option<ContainerExit> {
-    let end = end.filter(|end| end.reason != RESET && !is_of_failed_jobset(end) && !is_restart(pod, status, end))?;
+    let end = end.filter(|end| {
+        end.reason != RESTARTING_ALL_CONTAINERS && !is_of_failed_jobset(end) && !is_restart(pod, status, end)
+    })?;
     let at = end.finished_at.as_ref().map(|time| time.0);
     let text = format!("{}: {}{}", status.name, ended(end), last_line(&end.message));
     Some(ContainerExit { at, code: end.exit_code, text })
@@ -167,10 +170,14 @@ fn is_restart(pod: &PartialPod, status: &PartialContainerStatus, end: &Container
 /// Whether all containers of the Pod are restarting in place, as the kubelet or the end of its agent says. How its containers end
 /// meanwhile is no failure of theirs.
 pub(crate) fn restarts_in_place(pod: &PartialPod) -> bool {
-    let says_so = pod.condition("AllContainersRestarting").is_some_and(|condition| condition.status == "True");
+    let says_so = pod.condition(ALL_CONTAINERS_RESTARTING).is_some_and(PartialCondition::is_true);
     let mut agents = pod.status.init_container_statuses.iter();
     let ended = |status: &PartialContainerStatus| {
-        status.state.terminated.as_ref().is_some_and(|end| end.reason == RESET || is_restart(pod, status, end))
+        status
+            .state
+            .terminated
+            .as_ref()
+            .is_some_and(|end| end.reason == RESTARTING_ALL_CONTAINERS || is_restart(pod, status, end))
     };
     !pod.has_ended() && (says_so || agents.any(ended))
 }

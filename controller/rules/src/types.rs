@@ -127,7 +127,7 @@ pub enum Action {
         /// Why the Pod is deleted. This decides how it is deleted.
         reason: PodDeletion,
     },
-    /// Remove the finalizer [`JOB_TRACKING`](jobset_store::pods::JOB_TRACKING) from a failed Pod.
+    /// Remove the finalizer `batch.kubernetes.io/job-tracking` from a failed Pod.
     ReleasePod {
         name: String,
         uid: String,

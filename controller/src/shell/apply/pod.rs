@@ -1,9 +1,8 @@
 //! Deletes Pods, and releases failed Pods.
 
 use jobset_api::event::{EXCLUSIVE_PLACEMENT_VIOLATION, FORCE_DELETED};
-use jobset_objects::PartialPod;
+use jobset_objects::{JOB_TRACKING, PartialPod};
 use jobset_rules::PodDeletion;
-use jobset_store::pods::JOB_TRACKING;
 use jobset_store::{Kind, dialect};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;

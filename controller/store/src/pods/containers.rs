@@ -3,7 +3,9 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use jobset_api::restart_rules::{ExitCodes, NEVER, RESTART, RESTART_ALL_CONTAINERS, restarts_pod};
-use jobset_objects::{PartialCondition, PartialContainer, PartialContainerStatus, PartialPod};
+use jobset_objects::{
+    ALL_CONTAINERS_RESTARTING, PartialCondition, PartialContainer, PartialContainerStatus, PartialPod,
+};
 use k8s_openapi::api::core::v1::ContainerRestartRule;
 use k8s_openapi::jiff::Timestamp;
 
@@ -14,8 +16,6 @@ use super::view::WaitingContainer;
 const READY_TO_START: &str = "PodReadyToStartContainers";
 /// Reason of a container that waits for init containers and sidecars before it.
 const POD_INITIALIZING: &str = "PodInitializing";
-/// Condition of a Pod whose containers the kubelet restarts, all of them.
-const ALL_CONTAINERS_RESTARTING: &str = "AllContainersRestarting";
 
 /// Whether the container is a sidecar whose exit can restart the whole Pod: the agent (KEP-467).
 fn is_agent(container: &PartialContainer) -> bool {

@@ -3,7 +3,9 @@
 use std::fmt;
 
 use jobset_api::JobTemplateSpec;
-use jobset_objects::{ContainerState, PartialContainerStatus, PartialPod, PartialPodStatus, WorkerExit};
+use jobset_objects::{
+    ContainerState, PartialContainerStatus, PartialPod, PartialPodStatus, RESTARTING_ALL_CONTAINERS, WorkerExit,
+};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
@@ -11,8 +13,6 @@ use super::containers::{lost_with_its_node, supervisors};
 
 /// Condition of a Pod that is about to be deleted by a disruption: eviction, preemption, a taint, the loss of its node.
 const DISRUPTION_TARGET: &str = "DisruptionTarget";
-/// Reason of a container that was ended only because another restarted the whole Pod. Its 137 is nobody's exit code.
-const RESTARTING_ALL_CONTAINERS: &str = "RestartingAllContainers";
 /// Reason of a container in which the kernel has killed a process for want of memory, at any time.
 const OOM_KILLED: &str = "OOMKilled";
 /// Exit code of a process that got SIGKILL: 128 and the number of the signal.

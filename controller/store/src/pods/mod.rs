@@ -29,7 +29,7 @@ pub use life::{EndedLife, parse as parse_start};
 pub use slot::{Blocked, FailedWorker};
 pub use stream_report::StreamReport;
 pub use stream_report::StreamReports;
-pub use view::{Domain, Epoch, JOB_TRACKING, PodPhase, PodView, WaitingContainer};
+pub use view::{Domain, Epoch, PodPhase, PodView, WaitingContainer};
 
 /// The Pods of one JobSet, by the UID of their Job.
 #[derive(Debug, Default)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jobset_api::epoch::{EpochVerdict, GroupEpochs};
 use jobset_api::labels;
-use jobset_objects::PartialPod;
+use jobset_objects::{JOB_TRACKING, PartialPod};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
@@ -17,8 +17,6 @@ use super::life::{self, EndedLife};
 use crate::job::{controller, number};
 use crate::{dialect, version};
 
-/// Finalizer by which the Job controller keeps a Pod until it has counted its end.
-pub const JOB_TRACKING: &str = "batch.kubernetes.io/job-tracking";
 /// Longest text of a malformed epoch that is kept, in bytes. An annotation may have 256 KiB.
 const LONGEST_EPOCH: usize = 64;
 /// Longest name of a topology that is kept, in bytes: that of a label. A longer one is the label of no node.
@@ -167,7 +165,7 @@ impl PodView {
             created: pod.metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
             address_since: sandbox_since(pod, "True"),
             tracked: pod.finalizers().iter().any(|finalizer| finalizer == JOB_TRACKING),
-            held_by: deleted_at.and_then(|_| foreign_finalizer(pod)).map(Into::into),
+            held_by: deleted_at.and_then(|_| pod.foreign_finalizer()).map(Into::into),
             node: pod.spec.node_name.as_deref().map(Arc::from),
             domain: domain(pod),
             workers: identity(workers.iter()),
@@ -244,10 +242,6 @@ impl Epoch {
             }
         }
     }
-}
-
-fn foreign_finalizer(pod: &PartialPod) -> Option<&str> {
-    pod.finalizers().iter().map(String::as_str).find(|finalizer| *finalizer != JOB_TRACKING)
 }
 
 fn domain(pod: &PartialPod) -> Option<Domain> {
