@@ -112,11 +112,15 @@ pub fn restarts_pod(rule: &ContainerRestartRule) -> bool {
     rule.action == RESTART_ALL_CONTAINERS || rule.action == RESTART_POD
 }
 
+/// Whether an init container is a sidecar: it has restartPolicy Always.
+pub fn is_sidecar(container: &Container) -> bool {
+    container.restart_policy.as_deref() == Some(ALWAYS)
+}
+
 /// Whether an init container is an agent sidecar: it has restartPolicy Always and a rule that restarts the whole Pod
 /// (KEP-467, "Implementation - Webhook validation").
 pub fn is_agent_sidecar(container: &Container) -> bool {
-    container.restart_policy.as_deref() == Some(ALWAYS)
-        && container.restart_policy_rules.iter().flatten().any(restarts_pod)
+    is_sidecar(container) && container.restart_policy_rules.iter().flatten().any(restarts_pod)
 }
 
 /// The rules in the names of Kubernetes, without `Terminate`.

@@ -81,7 +81,7 @@ async fn restarts(global: &GlobalArgs, args: NamedArgs, screen: Screen) -> Resul
 async fn explain(global: &GlobalArgs, args: NamedArgs, screen: Screen) -> Result<Exit, Error> {
     let cluster = connect(global).await?;
     let shown = Presenter { screen, output: global.output, pods: false, watch: args.watch };
-    let fetch = async || Ok(explain::explain(&cluster.facts(&args.name).await?));
+    let fetch = async || Ok(explain::explain(cluster.facts(&args.name).await?));
     let last = shown.show(&cluster, &WatchScope::Tree(args.name.clone()), fetch).await?;
     Ok(if last.runs { Exit::Ok } else { Exit::No })
 }

@@ -167,7 +167,7 @@ impl Case {
                 let events = events.iter().filter_map(RestartEvent::of).collect();
                 rendered(&restarts::report(&facts.jobset, events), format, &view)
             }
-            Command::Explain(_) => rendered(&explain(&facts), format, &view),
+            Command::Explain(_) => rendered(&explain(facts), format, &view),
             other => panic!("{other:?}"),
         };
         let text = text.unwrap();
@@ -253,7 +253,7 @@ fn reports_of_mirrored_objects_equal_those_of_whole_ones() {
             let tree = observed.tree();
             assert_eq!(tree, status::report(&facts.jobset, &facts.jobs, &facts.pods, None), "{}", case.title);
             let around = Facts { jobset: Arc::default(), jobs: Vec::new(), pods: Vec::new(), ..facts.clone() };
-            assert_eq!(explain(&observed.facts(around)), explain(&facts), "{}", case.title);
+            assert_eq!(explain(observed.facts(around)), explain(facts), "{}", case.title);
         }
     });
 }

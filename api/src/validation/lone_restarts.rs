@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::PodSpec;
 use super::subject::Subject;
 use super::warnings::Warnings;
 use crate::field::Path;
+use crate::restart_rules::is_sidecar;
 use crate::{JobTemplateSpec, ReplicatedJob};
 
 /// `backoffLimit` of a Job that sets none, in Kubernetes.
@@ -61,8 +62,7 @@ fn any_container(job: &JobTemplateSpec, path: &Path<'_>, warnings: &mut Warnings
 
 /// The name of the first native sidecar of a Pod, such as its agent.
 fn sidecar(pod: &PodSpec) -> Option<&str> {
-    let mut containers = pod.init_containers.iter().flatten();
-    containers.find(|container| container.restart_policy.as_deref() == Some("Always")).map(|it| it.name.as_str())
+    pod.init_containers.iter().flatten().find(|container| is_sidecar(container)).map(|it| it.name.as_str())
 }
 
 #[cfg(test)]

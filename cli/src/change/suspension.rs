@@ -3,9 +3,7 @@
 use jobset_api::{JobSet, conditions};
 
 use super::report::ChangeOutcome;
-
-/// Label of a JobSet that a Kueue queue suspends and resumes.
-const QUEUE: &str = "kueue.x-k8s.io/queue-name";
+use crate::status::queue;
 
 /// What the user wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +35,7 @@ impl Suspension {
             let what = if self.suspend() { "nothing of it runs" } else { "it does not run again" };
             return SuspensionState::Ended(ChangeOutcome::Refused, format!("has finished: {what}"));
         }
-        let queue = jobset.metadata.labels.as_ref().and_then(|labels| labels.get(QUEUE));
+        let queue = queue(jobset);
         if jobset.spec.is_suspended() != self.suspend() {
             return match queue {
                 Some(queue) if self == Self::Resume => SuspensionState::Ended(

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use jobset_api::quantity::nanos;
+use jobset_api::restart_rules::is_sidecar;
 use jobset_objects::PartialNode;
-use k8s_openapi::api::core::v1::{Container, PodSpec, ResourceRequirements};
+use k8s_openapi::api::core::v1::{PodSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 /// Amounts of resources by their names, in billionths.
@@ -12,16 +13,15 @@ type Amounts = BTreeMap<String, i128>;
 
 /// What one Pod asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PodRequests(BTreeMap<String, String>);
+pub struct PodRequests(Amounts);
 
 impl PodRequests {
     /// The requests of a Pod, as the scheduler adds them up: of its containers and sidecars, or of its largest init container, with the
     /// overhead. The requests of the Pod as a whole take their place.
     pub fn of(pod: &PodSpec) -> Self {
-        let is_sidecar = |it: &&Container| it.restart_policy.as_deref() == Some("Always");
         let init = pod.init_containers.as_deref().unwrap_or_default();
         let mut sum = Amounts::new();
-        for container in pod.containers.iter().chain(init.iter().filter(is_sidecar)) {
+        for container in pod.containers.iter().chain(init.iter().filter(|it| is_sidecar(it))) {
             for (name, amount) in amounts(container.resources.as_ref()) {
                 *sum.entry(name).or_default() += amount;
             }
@@ -36,13 +36,14 @@ impl PodRequests {
         for (name, amount) in pod.overhead.iter().flatten() {
             *sum.entry(name.clone()).or_default() += nanos(&amount.0).unwrap_or(0);
         }
-        Self(sum.into_iter().filter(|(_, amount)| *amount > 0).map(|(name, amount)| (name, shown(amount))).collect())
+        sum.retain(|_, amount| *amount > 0);
+        Self(sum)
     }
 
     /// Why no node that there is can ever hold the Pod. `None` if one can, or nothing is known of nodes.
     pub(super) fn never_fit(&self, nodes: &[PartialNode]) -> Option<String> {
         let nodes: Vec<Amounts> = nodes.iter().map(allocatable).filter(|node| !node.is_empty()).collect();
-        let wanted: Amounts = self.0.iter().filter_map(|(name, text)| Some((name.clone(), nanos(text)?))).collect();
+        let wanted = &self.0;
         let has = |node: &Amounts, name: &str| node.get(name).copied().unwrap_or(0);
         if nodes.is_empty() || nodes.iter().any(|node| wanted.iter().all(|(name, amount)| has(node, name) >= *amount)) {
             return None;
@@ -52,11 +53,11 @@ impl PodRequests {
             .filter_map(|(name, amount)| {
                 let largest = nodes.iter().map(|node| has(node, name)).max().unwrap_or(0);
                 (largest < *amount)
-                    .then(|| format!("{} {name}, and the largest node has {}", self.0[name], shown(largest)))
+                    .then(|| format!("{} {name}, and the largest node has {}", shown(*amount), shown(largest)))
             })
             .collect();
         if too_large.is_empty() {
-            let all: Vec<String> = self.0.iter().map(|(name, amount)| format!("{amount} {name}")).collect();
+            let all: Vec<String> = wanted.iter().map(|(name, amount)| format!("{} {name}", shown(*amount))).collect();
             return Some(format!("it asks for {}, and no node has all of that together", all.join(", ")));
         }
         Some(format!("it asks for {}", too_large.join("; ")))
@@ -134,6 +135,7 @@ mod tests {
             "initContainers": [{"name": "a", "resources": of("3")}, {"name": "s", "restartPolicy": "Always", "resources": of("500m")}],
             "containers": [{"name": "w", "resources": of("1")}, {"name": "x", "resources": of("1")}],
             "overhead": {"cpu": "250m"}});
-        assert_eq!(requests(&pod).0, BTreeMap::from([("cpu".to_owned(), "3250m".to_owned())]));
+        let added: BTreeMap<_, _> = requests(&pod).0.into_iter().map(|(name, amount)| (name, shown(amount))).collect();
+        assert_eq!(added, BTreeMap::from([("cpu".to_owned(), "3250m".to_owned())]));
     }
 }

@@ -7,7 +7,7 @@ use jobset_api::labels;
 use jobset_objects::PartialJob;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::jiff::Timestamp;
-use kube::ResourceExt as _;
+use kube::{Resource, ResourceExt as _};
 
 use super::{Facts, Finding};
 use crate::status::{JobSetState, state};
@@ -22,7 +22,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     let mut messages: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     let short = facts.jobs.iter().filter(|job| lacks_pods(job, facts));
     for job in short {
-        if let Some(event) = newest(job, &facts.refusals) {
+        if let Some(event) = newest(&[&**job], &facts.refusals) {
             let note = event.note.as_deref().unwrap_or_default();
             messages.entry(note.strip_prefix(PREFIX).unwrap_or(note)).or_default().push(job.name_any());
         }
@@ -41,7 +41,7 @@ pub(super) fn missing(facts: &Facts) -> Vec<Finding> {
         let what = format!("{jobs} of {} Jobs do not exist.", facts.jobset.spec.global_replicas());
         findings.push(Finding::new("JobsMissing", what, "The controller creates them, if it leads and runs."));
     }
-    let refused = |job: &PartialJob| newest(job, &facts.refusals).is_some();
+    let refused = |job: &PartialJob| newest(&[job], &facts.refusals).is_some();
     let short = facts.jobs.iter().filter(|job| lacks_pods(job, facts) && !refused(job));
     let short: Vec<String> = short.map(|job| job.name_any()).collect();
     if !short.is_empty() {
@@ -63,17 +63,18 @@ fn lacks_pods(job: &PartialJob, facts: &Facts) -> bool {
     i32::try_from(there).is_ok_and(|there| there < job.remaining_pods())
 }
 
-/// The newest Event about this Job, and not about an earlier one of its name.
-fn newest<'a>(job: &PartialJob, events: &'a [Event]) -> Option<&'a Event> {
-    let about = |event: &&Event| {
-        let object = event.regarding.as_ref();
-        object.is_some_and(|object| object.name == job.metadata.name && object.uid == job.metadata.uid)
+/// The newest Event about one of these objects, and not about an earlier one of its name.
+pub(super) fn newest<'a>(objects: &[&impl Resource], events: &'a [Event]) -> Option<&'a Event> {
+    let is_about = |event: &&Event| {
+        let Some(regarding) = &event.regarding else { return false };
+        let metas = objects.iter().map(|object| object.meta());
+        metas.into_iter().any(|meta| regarding.name == meta.name && regarding.uid == meta.uid)
     };
-    events.iter().filter(about).max_by_key(|event| last_seen(event))
+    events.iter().filter(is_about).max_by_key(|event| last_seen(event))
 }
 
 /// When the Event was last observed.
-pub(super) fn last_seen(event: &Event) -> Option<Timestamp> {
+fn last_seen(event: &Event) -> Option<Timestamp> {
     let series = event.series.as_ref().map(|series| series.last_observed_time.0);
     let old = event.deprecated_last_timestamp.as_ref().map(|time| time.0);
     series.or(old).or(event.event_time.as_ref().map(|time| time.0))

@@ -97,7 +97,7 @@ impl Facts {
             warnings: self.pods.iter().any(|pod| starts(pod)),
             nodes: cannot_be_scheduled().next().is_some(),
             occupants: cannot_be_scheduled().any(|pod| problem::leads(pod)),
-            stream: Epochs::of(&self.jobset).is_some_and(|epochs| epochs.lag.is_some()),
+            stream: epochs.is_some_and(|epochs| epochs.lag.is_some()),
             accounts: self.silent_accounts(),
         }
     }

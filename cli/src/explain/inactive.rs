@@ -5,9 +5,7 @@ use kube::ResourceExt as _;
 
 use super::{Facts, Finding};
 use crate::output::age;
-
-/// Label by which Kueue takes an object into a queue.
-const QUEUE: &str = "kueue.x-k8s.io/queue-name";
+use crate::status::queue;
 
 pub(super) fn deleting(facts: &Facts) -> Vec<Finding> {
     let metadata = &facts.jobset.metadata;
@@ -47,9 +45,7 @@ pub(super) fn suspended(facts: &Facts) -> Vec<Finding> {
     if !facts.jobset.spec.is_suspended() {
         return Vec::new();
     }
-    let metadata = &facts.jobset.metadata;
-    let queue = metadata.labels.as_ref().and_then(|labels| labels.get(QUEUE));
-    let finding = match queue {
+    let finding = match queue(&facts.jobset) {
         Some(queue) => Finding::new(
             "Suspended",
             format!("The JobSet is suspended (spec.suspend), and waits in Kueue's queue {queue}."),

@@ -121,13 +121,13 @@ const REMARKS: [Rule; 7] = [
 const RUNNING: [Rule; 3] = [controller::check, reported::internal_error, crash_loop::check];
 
 /// Explains why the JobSet runs or does not run.
-pub fn explain(facts: &Facts) -> Explanation {
+pub fn explain(facts: Facts) -> Explanation {
     use JobSetState::{Completed, Deleting, Failed, Invalid, ManagedElsewhere, NoJobs, Running, Suspended};
 
     let facts = &Facts {
         jobs: status::own(&facts.jobset, &facts.jobs),
         pods: status::own(&facts.jobset, &facts.pods),
-        ..facts.clone()
+        ..facts
     };
     let tree = status::report(&facts.jobset, &facts.jobs, &facts.pods, None);
     let (state, workers) = (tree.state, tree.workers);

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use jobset_api::labels;
 use jobset_objects::PartialPod;
-use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt as _;
 
-use super::creation::last_seen;
+use super::creation::newest;
 use super::problem::{self, PodProblem, ProblemKind, names};
 use super::topology::Topology;
 use super::{Facts, Finding};
@@ -136,14 +135,9 @@ fn never_fit(facts: &Facts, pods: &[&PartialPod]) -> Option<String> {
     facts.requests.get(group)?.never_fit(facts.nodes.as_deref()?)
 }
 
-/// What the kubelet, or another program, has warned of last about one of these Pods, and not about an earlier one of its name.
+/// What the kubelet, or another program, has warned of last about one of these Pods.
 fn newest_warning(facts: &Facts, pods: &[&PartialPod]) -> Option<String> {
-    let is_about = |event: &Event, pod: &PartialPod| {
-        let object = event.regarding.as_ref();
-        object.is_some_and(|object| object.name == pod.metadata.name && object.uid == pod.metadata.uid)
-    };
-    let about = facts.warnings.iter().filter(|event| pods.iter().any(|pod| is_about(event, pod)));
-    let event = about.max_by_key(|event| last_seen(event))?;
+    let event = newest(pods, &facts.warnings)?;
     let pod = event.regarding.as_ref().and_then(|object| object.name.as_deref()).unwrap_or_default();
     let reason = event.reason.as_deref().unwrap_or_default();
     Some(format!("{pod}: {reason}: {}", one_line(event.note.as_deref().unwrap_or_default())))

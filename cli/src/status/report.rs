@@ -138,9 +138,12 @@ pub struct JobNode {
 
 /// The objects of this JobSet, without those of an earlier one of its name, which go after it.
 pub fn own<K: Resource>(jobset: &JobSet, objects: &[Arc<K>]) -> Vec<Arc<K>> {
-    let uid = jobset.metadata.uid.as_ref();
-    let is_own = |object: &&Arc<K>| object.labels().get(labels::JOBSET_UID).is_none_or(|of| Some(of) == uid);
-    objects.iter().filter(is_own).cloned().collect()
+    objects.iter().filter(|object| is_own(jobset, object.as_ref())).cloned().collect()
+}
+
+/// Whether an object with the name of the JobSet is its own, and not of an earlier one of its name.
+pub fn is_own(jobset: &JobSet, object: &impl Resource) -> bool {
+    object.labels().get(labels::JOBSET_UID).is_none_or(|uid| Some(uid) == jobset.metadata.uid.as_ref())
 }
 
 /// The tree of a JobSet. Workers that wait contradict a status by which all Jobs are ready.

@@ -3,6 +3,9 @@
 use jobset_api::{JobSet, JobSetStatus, conditions};
 use serde::Serialize;
 
+/// Label by which Kueue takes an object into a queue.
+const QUEUE: &str = "kueue.x-k8s.io/queue-name";
+
 /// The state of a JobSet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum JobSetState {
@@ -74,6 +77,11 @@ pub fn jobs(jobset: &JobSet) -> (i64, i64) {
     let groups = jobset.status.iter().flat_map(|status| &status.replicated_jobs_status);
     let ready = groups.map(|group| i64::from(group.ready) + i64::from(group.succeeded)).sum();
     (ready, jobset.spec.global_replicas())
+}
+
+/// The Kueue queue that suspends and resumes the JobSet.
+pub fn queue(jobset: &JobSet) -> Option<&str> {
+    jobset.metadata.labels.as_ref()?.get(QUEUE).map(String::as_str)
 }
 
 #[cfg(test)]

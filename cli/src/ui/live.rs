@@ -133,7 +133,7 @@ impl Live {
     /// Explains a JobSet, with the facts around it.
     pub fn explain(&self, key: &JobSetKey, around: Facts) {
         let mut state = self.state();
-        let explanation = state.mirror.jobset(key).map(|observed| explain(&observed.facts(around)));
+        let explanation = state.mirror.jobset(key).map(|observed| explain(observed.facts(around)));
         if explanation.is_some_and(|explanation| state.boards.explain(key, explanation)) {
             self.revision.send_replace(state.boards.revision());
         }
