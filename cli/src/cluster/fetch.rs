@@ -69,20 +69,30 @@ impl Cluster {
 
     /// The Jobs of a JobSet.
     pub async fn jobs(&self, jobset: &str) -> Result<Vec<Arc<PartialJob>>, Error> {
-        self.children(jobset, "Jobs").await
+        self.children(jobset, None, "Jobs").await
     }
 
     /// The Pods of a JobSet.
     pub async fn pods(&self, jobset: &str) -> Result<Vec<Arc<PartialPod>>, Error> {
-        self.children(jobset, "Pods").await
+        self.children(jobset, None, "Pods").await
     }
 
-    async fn children<K>(&self, jobset: &str, kind: &str) -> Result<Vec<Arc<K>>, Error>
+    /// The Jobs or Pods of a JobSet, all of them or those that also have these labels.
+    pub(super) async fn children<K>(
+        &self,
+        jobset: &str,
+        selector: Option<&str>,
+        kind: &str,
+    ) -> Result<Vec<Arc<K>>, Error>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + Debug + DeserializeOwned,
     {
         let what = format!("list the {kind} of JobSet {}/{jobset}", self.namespace);
-        let listed: Vec<K> = all(&self.api(), &children(jobset), &what).await?;
+        let mut params = children(jobset);
+        if let (Some(of_jobset), Some(selector)) = (&mut params.label_selector, selector) {
+            of_jobset.extend([",", selector]);
+        }
+        let listed: Vec<K> = all(&self.api(), &params, &what).await?;
         Ok(listed.into_iter().map(Arc::new).collect())
     }
 

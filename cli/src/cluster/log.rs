@@ -9,7 +9,6 @@ use kube::Api;
 use kube::api::LogParams;
 
 use super::connect::Cluster;
-use super::fetch::{all, children};
 use crate::error::Error;
 
 /// The log of one container.
@@ -40,16 +39,9 @@ impl Cluster {
         api.log_stream(pod, &params).await.map_err(|error| Error::request(what(), error))
     }
 
-    /// The Pods of a JobSet with these labels, too.
+    /// The Pods of a JobSet that also have these labels.
     pub async fn pods_where(&self, jobset: &str, selector: Option<&str>) -> Result<Vec<Arc<PartialPod>>, Error> {
-        let mut params = children(jobset);
-        if let Some(selector) = selector {
-            let of_jobset = params.label_selector.take().unwrap_or_default();
-            params.label_selector = Some(format!("{of_jobset},{selector}"));
-        }
-        let what = format!("list the Pods of JobSet {}/{jobset}", self.namespace);
-        let listed: Vec<PartialPod> = all(&self.api(), &params, &what).await?;
-        Ok(listed.into_iter().map(Arc::new).collect())
+        self.children(jobset, selector, "Pods").await
     }
 
     /// A Pod of the namespace, if it exists.

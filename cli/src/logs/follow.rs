@@ -5,6 +5,7 @@ use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 
 use futures::stream::{self, BoxStream, SelectAll, StreamExt as _};
+use jobset_api::{JobSet, JobSetStatus};
 use jobset_objects::PartialPod;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -27,7 +28,7 @@ const LOOK: Duration = Duration::from_secs(5);
 /// If the JobSet does not exist, its Pods cannot be listed, or too many are to be followed.
 pub async fn show(cluster: &Cluster, args: &LogsArgs, screen: &Screen, line: &mut ProgressLine) -> Result<Exit, Error> {
     let logs = Logs { cluster, args, screen };
-    let LogSources { sources, missing } = logs.sources().await?;
+    let LogSources { sources, missing } = logs.sources(&cluster.jobset(&args.name).await?).await?;
     for text in &missing {
         line.note(text);
     }
@@ -60,13 +61,12 @@ struct Logs<'a> {
 }
 
 impl Logs<'_> {
-    async fn sources(&self) -> Result<LogSources, Error> {
+    async fn sources(&self, jobset: &JobSet) -> Result<LogSources, Error> {
         let LogsArgs { name, epoch, failed, previous, container, selector, .. } = self.args;
-        let jobset = self.cluster.jobset(name).await?;
         let pods = self.cluster.pods_where(name, selector.as_deref()).await?;
         let pods: Vec<&PartialPod> = pods.iter().map(AsRef::as_ref).collect();
         let choice = LogChoice { epoch: *epoch, failed: *failed, previous: *previous, container: container.clone() };
-        sources(&jobset, &pods, &choice)
+        sources(jobset, &pods, &choice)
             .map_err(|why| Error::Usage(format!("JobSet {}/{name} {why}", self.cluster.namespace)))
     }
 
@@ -130,8 +130,9 @@ impl Logs<'_> {
                 biased;
                 Some(text) = streams.next(), if !streams.is_empty() => self.screen.write(&text)?,
                 _ = look.tick() => {
-                    is_over = self.cluster.jobset(&self.args.name).await?.status.is_some_and(|status| status.is_finished());
-                    match self.sources().await {
+                    let jobset = self.cluster.jobset(&self.args.name).await?;
+                    is_over = jobset.status.as_ref().is_some_and(JobSetStatus::is_finished);
+                    match self.sources(&jobset).await {
                         Ok(found) => next = found.sources,
                         Err(error) => line.note(&error.to_string()),
                     }

@@ -7,7 +7,7 @@ use futures::{AsyncBufRead, AsyncBufReadExt as _};
 use tokio::time::sleep;
 
 use super::epochs::EpochOfLine;
-use super::source::LogSource;
+use super::source::{LogSource, reported, status_of};
 use crate::cluster::{Cluster, LogRequest};
 use crate::error::Error;
 
@@ -92,15 +92,14 @@ impl LogReader {
                 Ok(None) => return None,
                 Ok(Some(pod)) if pod.has_ended() => return None,
                 Ok(Some(pod)) => {
-                    let statuses = pod.status.container_statuses.iter().chain(&pod.status.init_container_statuses);
-                    let now = statuses.into_iter().find(|status| status.name == known.container);
+                    let now = status_of(&pod, &known.container);
                     let Some(now) = now.filter(|now| now.state.running.is_some() && now.container_id != known.run)
                     else {
                         continue;
                     };
                     known.run.clone_from(&now.container_id);
                     if !known.is_divided {
-                        known.epoch = crate::status::epoch(&pod).and_then(|epoch| epoch.parse().ok()).or(known.epoch);
+                        known.epoch = reported(&pod).or(known.epoch);
                     }
                     if let Ok(reader) = Self::open(cluster, known.clone(), true, None).await {
                         return Some(reader);

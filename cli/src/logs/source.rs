@@ -1,10 +1,10 @@
 //! Which logs there are: of which Pods, which of their containers, and of which epoch.
 
 use jobset_api::{JobSet, RestartStrategy, labels};
-use jobset_objects::{PartialPod, RESTARTING_ALL_CONTAINERS, WorkerExit};
+use jobset_objects::{PartialContainerStatus, PartialPod, RESTARTING_ALL_CONTAINERS, WorkerExit};
 use kube::ResourceExt as _;
 
-use crate::status::epoch;
+use crate::status::{epoch, is_own};
 
 /// What the user asks for.
 #[derive(Clone, Debug, Default)]
@@ -54,7 +54,7 @@ pub(super) fn sources(jobset: &JobSet, pods: &[&PartialPod], choice: &LogChoice)
             return Err(format!("has not begun epoch {epoch}: the newest is {}", status.synced_epoch));
         }
     }
-    let mut pods: Vec<&PartialPod> = pods.iter().copied().filter(|pod| is_of(jobset, pod)).collect();
+    let mut pods: Vec<&PartialPod> = pods.iter().copied().filter(|pod| is_own(jobset, *pod)).collect();
     pods.sort_by_cached_key(|pod| place(pod));
     let mut found = LogSources::default();
     for pod in pods {
@@ -67,13 +67,6 @@ pub(super) fn sources(jobset: &JobSet, pods: &[&PartialPod], choice: &LogChoice)
         }
     }
     Ok(found)
-}
-
-/// Whether the Pod is of this JobSet, and not of an earlier one of its name.
-fn is_of(jobset: &JobSet, pod: &PartialPod) -> bool {
-    let labels = pod.labels();
-    labels.get(labels::JOBSET_NAME) == jobset.metadata.name.as_ref()
-        && labels.get(labels::JOBSET_UID).is_none_or(|uid| Some(uid) == jobset.metadata.uid.as_ref())
 }
 
 fn place(pod: &PartialPod) -> (Option<u32>, Option<u32>, String) {
@@ -98,11 +91,9 @@ fn source(pod: &PartialPod, synced: i32, in_place: bool, choice: &LogChoice) -> 
         }
         None => containers.first().map(|it| (*it).to_owned()).unwrap_or_default(),
     };
-    let statuses = pod.status.container_statuses.iter().chain(&pod.status.init_container_statuses);
-    let run =
-        statuses.into_iter().find(|it| it.name == container).map(|it| it.container_id.clone()).unwrap_or_default();
+    let run = status_of(pod, &container).map(|it| it.container_id.clone()).unwrap_or_default();
     let is_divided = in_place && is_supervised(pod, &container);
-    let reported = epoch(pod).and_then(|epoch| epoch.parse::<i32>().ok()).filter(|_| in_place);
+    let reported = reported(pod).filter(|_| in_place);
     let base =
         LogSource { pod: pod.name_any(), container, run, previous: false, is_divided, epoch: reported, only: None };
     // A Pod that reports the next epoch waits for it, and its worker has not started in it.
@@ -127,6 +118,17 @@ fn source(pod: &PartialPod, synced: i32, in_place: bool, choice: &LogChoice) -> 
     }
 }
 
+/// The epoch that the Pod reports.
+pub(super) fn reported(pod: &PartialPod) -> Option<i32> {
+    epoch(pod)?.parse().ok()
+}
+
+/// The status of a container of any kind.
+pub(super) fn status_of<'a>(pod: &'a PartialPod, container: &str) -> Option<&'a PartialContainerStatus> {
+    let mut statuses = pod.status.container_statuses.iter().chain(&pod.status.init_container_statuses);
+    statuses.find(|status| status.name == container)
+}
+
 /// Whether an agent is the parent of the worker in this container: the container restarts alone, by rules of its own.
 fn is_supervised(pod: &PartialPod, container: &str) -> bool {
     let has_sidecar = pod.spec.init_containers.iter().any(|it| it.is_sidecar() && !it.restart_policy_rules.is_empty());
@@ -137,7 +139,6 @@ fn is_supervised(pod: &PartialPod, container: &str) -> bool {
 /// Whether the worker of the Pod has failed, in this epoch or in any, as far as the Pod and the last restarts tell.
 fn has_failed(jobset: &JobSet, pod: &PartialPod, of_epoch: Option<i32>) -> bool {
     let is_of_epoch = |epoch: i32| of_epoch.is_none_or(|wanted| wanted == epoch);
-    let reported = epoch(pod).and_then(|epoch| epoch.parse::<i32>().ok());
     let name = pod.name_any();
     let restarts = jobset.status.iter().flat_map(|status| &status.recent_restarts);
     let is_named = restarts.into_iter().any(|restart| {
@@ -148,7 +149,7 @@ fn has_failed(jobset: &JobSet, pod: &PartialPod, of_epoch: Option<i32>) -> bool 
     let statuses = || pod.status.container_statuses.iter();
     let ends = statuses().flat_map(|it| [&it.state.terminated, &it.last_state.terminated]).flatten();
     let has_exited = ends.into_iter().any(|end| end.exit_code != 0 && end.reason != RESTARTING_ALL_CONTAINERS);
-    let now = reported.is_none_or(is_of_epoch);
+    let now = reported(pod).is_none_or(is_of_epoch);
     is_named || exit || now && (has_exited || pod.status.phase == "Failed")
 }
 
