@@ -1,10 +1,11 @@
 //! Sends a change, and waits until the controller has carried it out.
 
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use jobset_api::{JobSet, labels};
 use k8s_openapi::jiff::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::report::{ChangeOutcome, ChangeReport};
@@ -30,28 +31,25 @@ pub async fn follow_restart(
     line: &mut ProgressLine,
 ) -> Result<ChangeReport, Error> {
     let (name, follow) = (&args.change.name, Follow::begin(cluster, &args.change));
-    let mut tries = 0;
-    let id = loop {
-        let jobset = cluster.jobset(name).await?;
-        if let Some(refusal) = restart::refusal(&jobset, args.uncounted) {
-            return Ok(follow.report(ChangeOutcome::Refused, refusal));
+    let id = new_id()?;
+    let decide = async |jobset: &JobSet| {
+        if let Some(refusal) = restart::refusal(jobset, args.uncounted) {
+            return ControlFlow::Break(refusal);
         }
         if let Some(pod) = &args.pod
             && !cluster.may_have_pod(name, pod).await
         {
             let why = format!("has no Pod {pod}: `kubectl jobset status {name} --pods` lists its Pods");
-            return Ok(follow.report(ChangeOutcome::Refused, why));
+            return ControlFlow::Break(why);
         }
         let (reason, pod) = (args.reason.clone(), args.pod.clone());
         let wish = RestartWish { reason, pod, uncounted: args.uncounted, user: cluster.user().await };
-        let id = new_id()?;
         let annotations = json!({labels::RESTART_REQUEST: wish.request(id.clone()).to_text()});
-        tries += 1;
-        match cluster.change(&jobset, json!({"metadata": {"annotations": annotations}}), "restart").await {
-            Err(error) if error.is_conflict() && tries < TRIES => {}
-            changed => break changed.map(|()| id)?,
-        }
+        ControlFlow::Continue(json!({"metadata": {"annotations": annotations}}))
     };
+    if let ControlFlow::Break(why) = follow.change("restart", decide).await? {
+        return Ok(follow.report(ChangeOutcome::Refused, why));
+    }
     let what = |jobset: &JobSet| match jobset.handled_restart_request(&id) {
         Some(handled) => Step::Ended(restart::result(jobset, handled), handled.restart),
         None => Step::Wait(format!("waiting for the controller to carry out request {id}")),
@@ -75,24 +73,13 @@ pub async fn follow_suspension(
     line: &mut ProgressLine,
 ) -> Result<ChangeReport, Error> {
     let follow = Follow::begin(cluster, args);
-    let mut tries = 0;
-    loop {
-        let jobset = cluster.jobset(&args.name).await?;
-        match wanted.state(&jobset) {
-            SuspensionState::Ended(outcome, message) => return Ok(follow.report(outcome, message)),
-            SuspensionState::Wait(_) => break,
-            SuspensionState::Change => {}
-        }
-        let (patch, verb) =
-            (json!({"spec": {"suspend": wanted.suspend()}}), if wanted.suspend() { "suspend" } else { "resume" });
-        tries += 1;
-        match cluster.change(&jobset, patch, verb).await {
-            Err(error) if error.is_conflict() && tries < TRIES => {}
-            changed => {
-                changed?;
-                break;
-            }
-        }
+    let decide = async |jobset: &JobSet| match wanted.state(jobset) {
+        SuspensionState::Change => ControlFlow::Continue(json!({"spec": {"suspend": wanted.suspend()}})),
+        settled => ControlFlow::Break(settled),
+    };
+    let verb = if wanted.suspend() { "suspend" } else { "resume" };
+    if let ControlFlow::Break(SuspensionState::Ended(outcome, message)) = follow.change(verb, decide).await? {
+        return Ok(follow.report(outcome, message));
     }
     let what = |jobset: &JobSet| match wanted.state(jobset) {
         SuspensionState::Ended(outcome, message) => Step::Ended((outcome, message), None),
@@ -127,6 +114,28 @@ impl<'a> Follow<'a> {
     fn report(&self, outcome: ChangeOutcome, message: String) -> ChangeReport {
         let (name, namespace) = (self.args.name.clone(), self.cluster.namespace.clone());
         ChangeReport { name, namespace, outcome, message, request: None, restart: None }
+    }
+
+    /// Patches the JobSet, again with each version by which another change has overtaken this one. `decide` gives the patch for a
+    /// version, or breaks if there is nothing to change.
+    async fn change<B>(
+        &self,
+        verb: &str,
+        decide: impl AsyncFn(&JobSet) -> ControlFlow<B, Value>,
+    ) -> Result<ControlFlow<B>, Error> {
+        let mut tries = 0;
+        loop {
+            let jobset = self.cluster.jobset(&self.args.name).await?;
+            let patch = match decide(&jobset).await {
+                ControlFlow::Continue(patch) => patch,
+                ControlFlow::Break(why) => return Ok(ControlFlow::Break(why)),
+            };
+            tries += 1;
+            match self.cluster.change(&jobset, patch, verb).await {
+                Err(error) if error.is_conflict() && tries < TRIES => {}
+                changed => return changed.map(ControlFlow::Continue),
+            }
+        }
     }
 
     /// Waits for the end, or, as `Err`, says how far it was when the time was over.
