@@ -8,10 +8,7 @@ use crate::{ReplicatedJob, RestartStrategy, labels};
 
 /// Warns of gangs that Kubernetes does not form, or that do not come back.
 pub(super) fn warn(subject: &Subject<'_>, spec: &Path<'_>, warnings: &mut Warnings) {
-    let replicated_jobs = spec.child("replicatedJobs");
-    for (index, replicated_job) in subject.spec.replicated_jobs.iter().enumerate() {
-        of_job(subject, replicated_job, &replicated_jobs.index(index), warnings);
-    }
+    subject.for_each_job(spec, |replicated_job, path| of_job(subject, replicated_job, path, warnings));
 }
 
 fn of_job(subject: &Subject<'_>, replicated_job: &ReplicatedJob, path: &Path<'_>, warnings: &mut Warnings) {

@@ -14,12 +14,10 @@ const DEFAULT_BACKOFF_LIMIT: i32 = 6;
 
 /// Warns of failures that restart one worker alone, or that a sidecar can cause.
 pub(super) fn warn(subject: &Subject<'_>, spec: &Path<'_>, warnings: &mut Warnings) {
-    let replicated_jobs = spec.child("replicatedJobs");
-    for (index, replicated_job) in subject.spec.replicated_jobs.iter().enumerate() {
-        let path = replicated_jobs.index(index);
-        on_failure(subject, replicated_job, &path, warnings);
-        any_container(&replicated_job.template.spec, &path, warnings);
-    }
+    subject.for_each_job(spec, |replicated_job, path| {
+        on_failure(subject, replicated_job, path, warnings);
+        any_container(&replicated_job.template.spec, path, warnings);
+    });
 }
 
 /// Admission sets restartPolicy OnFailure by default, as the Go JobSet does.

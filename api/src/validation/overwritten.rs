@@ -31,10 +31,9 @@ const OF_THE_AGENT: [&str; 2] = [labels::EPOCH, labels::IN_PLACE_RESTART_ATTEMPT
 
 /// Warns of fields of Job templates without an effect.
 pub(super) fn warn(subject: &Subject<'_>, spec: &Path<'_>, warnings: &mut Warnings) {
-    let replicated_jobs = spec.child("replicatedJobs");
-    for (index, replicated_job) in subject.spec.replicated_jobs.iter().enumerate() {
-        of_job(subject, replicated_job, &replicated_jobs.index(index).child("template"), warnings);
-    }
+    subject.for_each_job(spec, |replicated_job, path| {
+        of_job(subject, replicated_job, &path.child("template"), warnings);
+    });
 }
 
 fn of_job(subject: &Subject<'_>, replicated_job: &ReplicatedJob, path: &Path<'_>, warnings: &mut Warnings) {

@@ -8,6 +8,7 @@ use super::subject::{Subject, for_each_container};
 use super::warnings::Warnings;
 use crate::ReplicatedJob;
 use crate::field::{Errors, Path};
+use crate::restart_rules::NEVER;
 use crate::syntax::LABEL_LENGTH;
 
 /// Maximum number of characters of a host name in Linux. A kubelet makes no sandbox for a Pod whose full name is longer.
@@ -18,47 +19,38 @@ const SHORTEST_DOMAIN: usize = ".k".len();
 const RANDOM_SUFFIX: usize = "-xxxxx".len();
 /// The usual domain of a cluster.
 const USUAL_DOMAIN: &str = ".cluster.local";
+/// The Pod specification of a replicatedJob.
+const POD: &str = "template.spec.template.spec";
 /// `resizePolicy[].restartPolicy` of a resource that a container must be restarted for.
 const RESTART_CONTAINER: &str = "RestartContainer";
 
 /// Rejects Pods that no API server or kubelet accepts.
 pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
-    for_each(subject, spec, |replicated_job, pod, path| {
-        let length = full_name_length(subject, replicated_job, pod).map(|length| length + SHORTEST_DOMAIN);
-        if let Some(length) = length.filter(|length| *length > HOST_NAME_LENGTH) {
-            errors.invalid(&path.child("setHostnameAsFQDN"), true, full_name_is_too_long(length));
+    subject.for_each_job(spec, |replicated_job, path| {
+        let path = path.child(POD);
+        if let Some(why) = full_name_is_too_long(subject, replicated_job, SHORTEST_DOMAIN) {
+            errors.invalid(&path.child("setHostnameAsFQDN"), true, why);
         }
-        resize_policies(pod, path, errors);
+        if let Some(pod) = &replicated_job.template.spec.template.spec {
+            resize_policies(pod, &path, errors);
+        }
     });
 }
 
 /// Warns of Pods that kubelets refuse in clusters with the usual domain.
 pub(super) fn warn(subject: &Subject<'_>, spec: &Path<'_>, warnings: &mut Warnings) {
-    for_each(subject, spec, |replicated_job, pod, path| {
-        let length = full_name_length(subject, replicated_job, pod).map(|length| length + USUAL_DOMAIN.len());
-        if let Some(length) = length.filter(|length| *length > HOST_NAME_LENGTH) {
-            let text = full_name_is_too_long(length);
-            warnings.push(&path.child("setHostnameAsFQDN"), format_args!("with the domain cluster.local, {text}"));
+    subject.for_each_job(spec, |replicated_job, path| {
+        if let Some(why) = full_name_is_too_long(subject, replicated_job, USUAL_DOMAIN.len()) {
+            let path = path.child(POD);
+            warnings.push(&path.child("setHostnameAsFQDN"), format_args!("with the domain cluster.local, {why}"));
         }
     });
 }
 
-fn for_each<'a>(
-    subject: &Subject<'a>,
-    spec: &Path<'_>,
-    mut look: impl FnMut(&'a ReplicatedJob, &'a PodSpec, &Path<'_>),
-) {
-    let replicated_jobs = spec.child("replicatedJobs");
-    for (index, replicated_job) in subject.spec.replicated_jobs.iter().enumerate() {
-        if let Some(pod) = &replicated_job.template.spec.template.spec {
-            look(replicated_job, pod, &replicated_jobs.index(index).child("template.spec.template.spec"));
-        }
-    }
-}
-
 /// Characters of the longest `<pod>.<subdomain>.<namespace>.svc` of a replicatedJob whose Pods have it as their host name, with the
 /// domain of the cluster after it. Pods in the network of their node have the name of the node.
-fn full_name_length(subject: &Subject<'_>, replicated_job: &ReplicatedJob, pod: &PodSpec) -> Option<usize> {
+fn full_name_length(subject: &Subject<'_>, replicated_job: &ReplicatedJob) -> Option<usize> {
+    let pod = replicated_job.template.spec.template.spec.as_ref()?;
     if pod.set_hostname_as_fqdn != Some(true) || pod.host_network == Some(true) {
         return None;
     }
@@ -75,17 +67,21 @@ fn full_name_length(subject: &Subject<'_>, replicated_job: &ReplicatedJob, pod: 
     Some(host + 1 + subdomain + 1 + namespace + ".svc".len())
 }
 
-fn full_name_is_too_long(length: usize) -> String {
-    format!(
-        "full names of Pods have {length} characters or more, and a kubelet starts none above {HOST_NAME_LENGTH}: shorten the \
-         names, or remove the field"
-    )
+/// Why kubelets start none of the Pods in a cluster whose domain has so many characters, with its dot.
+fn full_name_is_too_long(subject: &Subject<'_>, replicated_job: &ReplicatedJob, domain: usize) -> Option<String> {
+    let length = full_name_length(subject, replicated_job)? + domain;
+    (length > HOST_NAME_LENGTH).then(|| {
+        format!(
+            "full names of Pods have {length} characters or more, and a kubelet starts none above {HOST_NAME_LENGTH}: shorten the \
+             names, or remove the field"
+        )
+    })
 }
 
 /// Kubernetes refuses a restart for a resize in a Pod with `restartPolicy: Never`, which is that of admission for Jobs that
 /// restart in place or have a podFailurePolicy. An agent would restart alone, and its worker still run in the previous epoch.
 fn resize_policies(pod: &PodSpec, path: &Path<'_>, errors: &mut Errors) {
-    if pod.restart_policy.as_deref() != Some("Never") {
+    if pod.restart_policy.as_deref() != Some(NEVER) {
         return;
     }
     for_each_container(pod, path, |container, path| {

@@ -41,14 +41,21 @@ impl<'a> Subject<'a> {
         Some((place, self.spec.replicated_jobs.get(place)?))
     }
 
-    /// Calls `look` with the Pod specification of each replicatedJob that has one, and its path.
-    pub(super) fn for_each_pod(&self, spec: &Path<'_>, mut look: impl FnMut(&'a PodSpec, &Path<'_>)) {
+    /// Calls `look` with each replicatedJob, and its path.
+    pub(super) fn for_each_job(&self, spec: &Path<'_>, mut look: impl FnMut(&'a ReplicatedJob, &Path<'_>)) {
         let replicated_jobs = spec.child("replicatedJobs");
         for (index, replicated_job) in self.spec.replicated_jobs.iter().enumerate() {
-            if let Some(pod) = &replicated_job.template.spec.template.spec {
-                look(pod, &replicated_jobs.index(index).child("template.spec.template.spec"));
-            }
+            look(replicated_job, &replicated_jobs.index(index));
         }
+    }
+
+    /// Calls `look` with the Pod specification of each replicatedJob that has one, and its path.
+    pub(super) fn for_each_pod(&self, spec: &Path<'_>, mut look: impl FnMut(&'a PodSpec, &Path<'_>)) {
+        self.for_each_job(spec, |replicated_job, path| {
+            if let Some(pod) = &replicated_job.template.spec.template.spec {
+                look(pod, &path.child("template.spec.template.spec"));
+            }
+        });
     }
 }
 
