@@ -4,7 +4,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{JobSet, is_dns1123_subdomain, syntax};
+use crate::status::is_false;
+use crate::{JobSet, JobSetStatus, is_dns1123_subdomain, syntax};
 
 /// Maximum number of bytes of the annotation.
 const LONGEST: usize = 2048;
@@ -172,11 +173,17 @@ pub struct HandledRestartRequest {
     pub restart: Option<i32>,
 }
 
-impl JobSet {
+impl JobSetStatus {
     /// What has become of the request with this ID, if the controller has dealt with it.
     pub fn handled_restart_request(&self, id: &str) -> Option<&HandledRestartRequest> {
-        let handled = self.status.as_ref()?.restart_requests.as_ref()?;
-        handled.iter().rev().find(|handled| handled.id == id)
+        self.restart_requests.as_ref()?.iter().rev().find(|handled| handled.id == id)
+    }
+}
+
+impl JobSet {
+    /// See [`JobSetStatus::handled_restart_request`].
+    pub fn handled_restart_request(&self, id: &str) -> Option<&HandledRestartRequest> {
+        self.status.as_ref()?.handled_restart_request(id)
     }
 
     /// The request that the controller has to deal with yet: it is valid, and has an ID that the status does not know.
@@ -184,12 +191,6 @@ impl JobSet {
         let request = self.restart_request()?.ok()?;
         self.handled_restart_request(&request.id).is_none().then_some(request)
     }
-}
-
-// serde passes a reference.
-#[allow(clippy::trivially_copy_pass_by_ref)]
-fn is_false(value: &bool) -> bool {
-    !*value
 }
 
 #[cfg(test)]

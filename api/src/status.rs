@@ -291,6 +291,6 @@ fn is_zero(value: &i32) -> bool {
 
 // serde passes a reference.
 #[allow(clippy::trivially_copy_pass_by_ref)]
-fn is_false(value: &bool) -> bool {
+pub(crate) fn is_false(value: &bool) -> bool {
     !*value
 }

@@ -19,19 +19,18 @@ pub(super) fn annotate(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<(
     ControlFlow::Break(())
 }
 
-/// Whether the budget allows no other counted restart of the whole JobSet.
-pub(super) fn is_spent(reconciliation: &Reconciliation<'_>) -> bool {
-    let spent = reconciliation.budget.spent(&reconciliation.status, Scope::JobSet);
-    spent >= reconciliation.observed.jobset.allowed_restarts()
+/// Whether the budget allows no other counted restart of `scope`.
+pub(super) fn is_spent(reconciliation: &Reconciliation<'_>, scope: Scope<'_>) -> bool {
+    reconciliation.budget.spent(&reconciliation.status, scope) >= reconciliation.observed.jobset.allowed_restarts()
 }
 
 /// Breaks if the budget allows no other counted restart of `scope`: the JobSet has failed.
 pub(super) fn require(reconciliation: &mut Reconciliation<'_>, scope: Scope<'_>, cause: &Cause) -> ControlFlow<()> {
-    let jobset = reconciliation.observed.jobset;
-    let spent = reconciliation.budget.spent(&reconciliation.status, scope);
-    if spent < jobset.allowed_restarts() {
+    if !is_spent(reconciliation, scope) {
         return ControlFlow::Continue(());
     }
+    let jobset = reconciliation.observed.jobset;
+    let spent = reconciliation.budget.spent(&reconciliation.status, scope);
     let owner = match reconciliation.budget {
         RestartBudget::Shared => "the JobSet, its replicatedJobs and its Jobs together".to_owned(),
         RestartBudget::Separate => scope.describe(reconciliation.observed.name()),

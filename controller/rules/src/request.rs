@@ -9,7 +9,7 @@
 use std::ops::ControlFlow;
 
 use jobset_api::restart_request::{KEPT, Problem, Problems, outcome};
-use jobset_api::{HandledRestartRequest, RestartRequest, conditions, event, labels};
+use jobset_api::{HandledRestartRequest, RestartRequest, Scope, conditions, event, labels};
 use jobset_store::pods::PodView;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
@@ -52,7 +52,7 @@ pub(super) fn carry_out(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<
     }
     let counting = if request.uncounted { Counting::Ignored } else { Counting::Counted };
     let cause = cause(&request, pod);
-    let is_spent = !request.uncounted && budget::is_spent(reconciliation);
+    let is_spent = !request.uncounted && budget::is_spent(reconciliation, Scope::JobSet);
     let number = reconciliation.status.group_restarts.saturating_add(1);
     let (what, restart) = if is_spent { (outcome::BUDGET_SPENT, None) } else { (outcome::CARRIED_OUT, Some(number)) };
     record(reconciliation, &request, what, restart);
@@ -76,8 +76,7 @@ pub(super) fn carry_out(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<
 
 /// Whether the status does not know the request.
 fn is_new(reconciliation: &Reconciliation<'_>, request: &RestartRequest) -> bool {
-    let known = reconciliation.status.restart_requests.iter().flatten();
-    !known.into_iter().any(|handled| handled.id == request.id)
+    reconciliation.status.handled_restart_request(&request.id).is_none()
 }
 
 /// Whether a failure that was observed restarts the group in place now: then the request finds the group restarting.
