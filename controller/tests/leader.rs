@@ -149,19 +149,19 @@ impl Pair {
         let before = lease(&self.fixture).await?;
         self.fixture.controller.signal(Signal::KILL)?;
         changed_hands(&self.fixture, &before).await?;
-        let third = Program::start(&self.fixture.plane, third, &IMPATIENT)?;
-        self.fixture.controller = std::mem::replace(&mut self.standby, third);
-        self.standby.logged("standing by").await?;
-        Ok(())
+        self.replace_leader(third).await
     }
-}
 
-impl Pair {
     /// Asks the leader to stop. The other one leads at once, and a third stands by.
     async fn leader_stops(&mut self, third: &str) -> Result<()> {
         self.fixture.controller.signal(Signal::TERM)?;
         self.fixture.controller.ended().await?;
         self.standby.logged("leading").await?;
+        self.replace_leader(third).await
+    }
+
+    /// The one that stood by is the leader now, and a third stands by.
+    async fn replace_leader(&mut self, third: &str) -> Result<()> {
         let third = Program::start(&self.fixture.plane, third, &IMPATIENT)?;
         self.fixture.controller = std::mem::replace(&mut self.standby, third);
         self.standby.logged("standing by").await?;
