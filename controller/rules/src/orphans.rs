@@ -26,7 +26,7 @@ pub(super) fn warn(reconciliation: &mut Reconciliation<'_>) {
     );
 }
 
-/// The Jobs of somebody else, or of nobody, that have the name of a Job of the JobSet, as after a deletion of an earlier JobSet that
+/// The foreign and orphaned Jobs that have the name of a Job of the JobSet, as after a deletion of an earlier JobSet that
 /// has left its Jobs: the JobSet waits for them.
 pub(super) fn with_our_names(reconciliation: &Reconciliation<'_>) -> Vec<String> {
     let observed = reconciliation.observed;
