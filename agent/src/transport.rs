@@ -140,6 +140,10 @@ impl Transport {
                 self.set_stream_deadline();
             }
             ChannelOutput::Watch => {
+                if self.present.is_some() {
+                    let progress = *self.progress.borrow();
+                    tracing::info!(?progress, "the stream is not there in time; relying on the API server until it is");
+                }
                 self.watch = JoinSet::new();
                 self.watch.spawn(jobset_watch::run(self.client.clone(), self.names.clone(), self.watched.0.clone()));
                 let fell_back = self.channels.has_fallen_back();

@@ -234,3 +234,40 @@ impl<W: AsyncWrite + Unpin> Speaker<W> {
 async fn in_time(written: impl Future<Output = io::Result<()>>) -> io::Result<()> {
     timeout(SILENCE, written).await?
 }
+
+#[cfg(test)]
+mod tests {
+    use jobset_stream::tls::testing::{ExtendedKeyUsagePurpose, Pki};
+    use tokio::io::DuplexStream;
+
+    use super::*;
+
+    fn identity(pki: &Pki) -> Arc<Identity> {
+        let issued = pki.issue("jobset-controller.ns.svc", ExtendedKeyUsagePurpose::ClientAuth);
+        Arc::new(Identity::read(issued.folder.path()).unwrap())
+    }
+
+    async fn introduced(relay: &mut Reader<DuplexStream>) -> Vec<String> {
+        match relay.next::<ToRelay>().await.unwrap().unwrap() {
+            ToRelay::Leader(chain) => chain,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn speaker_introduces_new_leaf_and_ends_with_replaced_ca() {
+        let (pki, later) = (Pki::new(), Pki::new());
+        let (near, far) = tokio::io::duplex(1 << 16);
+        let first = identity(&pki);
+        let (identities, changes) = watch::channel(Arc::clone(&first));
+        let (_messages, queue) = mpsc::channel(1);
+        let mut speaker = Speaker::new(Writer::new(near, CONTROLLER_FRAME), &first);
+        let mut relay = Reader::new(far, CONTROLLER_FRAME);
+        let speaking = tokio::spawn(async move { speaker.speak(queue, changes).await });
+        let renewed = identity(&pki);
+        identities.send_replace(Arc::clone(&renewed));
+        assert_eq!(introduced(&mut relay).await, encode_chain(&renewed.certified.cert), "a new leaf of the same CA");
+        identities.send_replace(identity(&later));
+        assert!(matches!(speaking.await.unwrap().unwrap(), Ended::AuthoritiesReplaced));
+    }
+}
