@@ -26,6 +26,7 @@ mod lone_restarts;
 mod managed_by;
 mod message_patterns;
 mod network;
+mod nodes;
 mod overwritten;
 mod refused_pods;
 mod replicated_jobs;
@@ -83,6 +84,7 @@ const RULES: [Rule; 26] = [
     restart_budget::check,
     additional_restarts::check,
     durations::check,
+    nodes::check,
     restart_request::check,
     restart_rules::check,
     agent::check,

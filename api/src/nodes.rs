@@ -1,0 +1,105 @@
+//! Bad, cordoned and lost nodes: the values of their annotations, and what the status keeps of them.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::LaterFields;
+
+/// Largest value of [`MOVE_AFTER_FAILURES`](crate::labels::MOVE_AFTER_FAILURES): as many strikes as the status keeps.
+pub const MOST_FAILURES: u32 = 16;
+/// Maximum number of strikes, and of avoided nodes, in a status.
+pub const KEPT: usize = 16;
+
+/// How new Pods keep away from avoided nodes. The names are the values of [`AVOID_NODES`](crate::labels::AVOID_NODES).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AvoidNodes {
+    /// The scheduler prefers other nodes.
+    #[default]
+    Preferred,
+    /// The scheduler takes other nodes only, until a Pod has been unschedulable for a minute.
+    Required,
+}
+
+impl AvoidNodes {
+    /// The value of the annotation; `None` for another text.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "Preferred" => Some(Self::Preferred),
+            "Required" => Some(Self::Required),
+            _ => None,
+        }
+    }
+}
+
+/// When Pods leave a node that is cordoned. The names are the values of [`LEAVE_CORDONED`](crate::labels::LEAVE_CORDONED).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LeaveCordoned {
+    /// They stay: a cordon promises that running Pods do.
+    #[default]
+    Never,
+    /// When the group restarts for another reason.
+    AtNextRestart,
+    /// By a restart that does not count.
+    Now,
+}
+
+impl LeaveCordoned {
+    /// The value of the annotation; `None` for another text.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "Never" => Some(Self::Never),
+            "AtNextRestart" => Some(Self::AtNextRestart),
+            "Now" => Some(Self::Now),
+            _ => None,
+        }
+    }
+}
+
+/// A failure that is blamed on a node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeStrike {
+    /// node is the name of the node.
+    #[schemars(length(max = 253))]
+    pub node: String,
+    /// time is when the worker ended, or when the controller saw that it had.
+    #[schemars(schema_with = "crate::schema::markers::time")]
+    pub time: MicroTime,
+    /// job is the name of the Job of the Pod.
+    #[schemars(length(max = 63))]
+    pub job: String,
+    /// index is the completion index of the Pod.
+    pub index: i32,
+    /// reason is what happened, in one word, as in the metrics' label trigger: container_error, container_signal, refused, ...
+    #[schemars(length(max = 63))]
+    pub reason: String,
+    /// Fields of a later release, which come back as they are.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub later: LaterFields,
+}
+
+/// A node that new Pods of a JobSet keep away from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AvoidedNode {
+    /// node is the name of the node.
+    #[schemars(length(max = 253))]
+    pub node: String,
+    /// since is when the controller began to avoid it.
+    #[schemars(schema_with = "crate::schema::markers::time")]
+    pub since: Time,
+    /// until is when it is no longer avoided.
+    #[schemars(schema_with = "crate::schema::markers::time")]
+    pub until: Time,
+    /// failures is the number of strikes for which it is avoided.
+    pub failures: i32,
+    /// reason is why, in one word: Failures, or Cordoned.
+    #[schemars(length(max = 63))]
+    pub reason: String,
+    /// Fields of a later release, which come back as they are.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub later: LaterFields,
+}
