@@ -71,7 +71,8 @@ pub struct NodeStrike {
     pub job: String,
     /// index is the completion index of the Pod.
     pub index: i32,
-    /// reason is what happened, in one word, as in the metrics' label trigger: container_error, container_signal, refused, ...
+    /// reason is what happened, in one word, as in the label reason of the metric jobset_restart_triggers_total: container_exit, pod_failed,
+    /// refused, node_lost or job_failed.
     #[schemars(length(max = 63))]
     pub reason: String,
     /// Fields of a later release, which come back as they are.
