@@ -114,7 +114,7 @@ fn avoid(reconciliation: &mut Reconciliation<'_>, blame: &Blame, trigger: Trigge
     if let Some(why) = pinned::why(reconciliation, blame) {
         // Said once: the next strike is one more than the limit.
         if failures == limit {
-            let message = format!("{failures} failures are blamed on node {node}, and Pod {} stays on it: {why}", blame.pod);
+            let message = format!("{} on node {node}, and Pod {} stays on it: {why}", blamed(failures), blame.pod);
             reconciliation.warn(event::NODE_NOT_LEFT, message);
         }
         return;
@@ -135,15 +135,24 @@ fn avoid(reconciliation: &mut Reconciliation<'_>, blame: &Blame, trigger: Trigge
     };
     let moved = moves::begin(reconciliation, blame, &mut avoided);
     let message = format!(
-        "node {} is avoided until {:.0}: {failures} failures of the last 24 h are blamed on it, the last of Pod {} ({}){moved}",
+        "node {} is avoided until {:.0}: {} on it, the last of Pod {} ({}){moved}",
         avoided.node,
         until.0,
+        blamed(failures),
         blame.pod,
         trigger.word(),
     );
     reconciliation.warn(event::NODE_AVOIDED, message);
     reconciliation.status.avoided_nodes.push(avoided);
     make_room(reconciliation);
+}
+
+/// `2 failures of the last 24 h are blamed`.
+fn blamed(failures: usize) -> String {
+    match failures {
+        1 => "1 failure of the last 24 h is blamed".to_owned(),
+        failures => format!("{failures} failures of the last 24 h are blamed"),
+    }
 }
 
 /// The oldest entries go, so that a group keeps most of its nodes.

@@ -18,8 +18,8 @@ use crate::reconciliation::{Current, Reconciliation};
 use crate::types::{Fact, PodDeletion};
 use crate::{failure, success};
 
-/// How long the barrier waits for Pods to be deleted. Something may forbid that.
-const MOVE_LIMIT: SignedDuration = SignedDuration::from_mins(1);
+/// How long the barrier waits for Pods to be deleted. Something may forbid that, or no controller may be there for a while.
+const MOVE_LIMIT: SignedDuration = SignedDuration::from_mins(5);
 
 /// Names the Pods that leave the node with the restart that begins, and says so.
 pub(super) fn begin(reconciliation: &mut Reconciliation<'_>, blame: &Blame, avoided: &mut AvoidedNode) -> String {
@@ -40,7 +40,9 @@ pub(super) fn begin(reconciliation: &mut Reconciliation<'_>, blame: &Blame, avoi
     names.sort_by_key(|name| *name != blame.pod);
     names.truncate(KEPT);
     let moved = if names.is_empty() { String::new() } else { format!("; Pods that leave it: {}", names.join(", ")) };
-    reconciliation.facts.push(Fact::PodsMove(names.len()));
+    if !names.is_empty() {
+        reconciliation.facts.push(Fact::PodsMove(names.len()));
+    }
     avoided.moving = names;
     moved
 }
@@ -72,7 +74,7 @@ fn move_job(
     let pods = current.pods.into_iter().flat_map(JobPods::all).filter(|pod| is_here(pod));
     reconciliation.facts.push(Fact::PodsMove(pods.count()));
     avoided.moving = vec![blame.pod.clone()];
-    let moved = format!("; Job {} leaves the domain {domain} of {key}, and waits where no other is free", current.name);
+    let moved = format!("; Job {} leaves the domain {domain} of {key}, and comes back where no other is free", current.name);
     (avoided.topology_key, avoided.domain) = (key, domain);
     moved
 }
@@ -138,11 +140,19 @@ fn whereabouts(reconciliation: &Reconciliation<'_>, avoided: &AvoidedNode, name:
     let (node, left) = (pod.node.as_deref()?, &avoided.node);
     Some(if pod.name == name {
         format!("Pod {name} stays on node {left}, although it is avoided: it could not be deleted")
-    } else if node == left {
-        format!("Pod {} is back on node {left} in place of {name}, although it is avoided: no other node was free or preferred", pod.name)
+    } else if is_back(reconciliation, avoided, node) {
+        let what = if avoided.domain.is_empty() { "it" } else { "its domain" };
+        let why = "no other one was free, or the scheduler preferred it";
+        format!("Pod {} in place of {name} is on node {node} again, although {what} is avoided: {why}", pod.name)
     } else {
         format!("Pod {} on node {node} is in the place of {name}, which has left node {left}", pod.name)
     })
+}
+
+/// Whether this node is the one that was left, or in the domain that was left.
+fn is_back(reconciliation: &Reconciliation<'_>, avoided: &AvoidedNode, node: &str) -> bool {
+    let domain = || reconciliation.observed.cluster.nodes.get(node)?.domain(&avoided.topology_key);
+    node == avoided.node || !avoided.domain.is_empty() && domain() == Some(&*avoided.domain)
 }
 
 /// The Job and the completion index of a Pod by its name, whether it exists or not.

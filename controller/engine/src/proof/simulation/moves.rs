@@ -26,7 +26,7 @@ const HOUR: u32 = 600;
 /// Pods that the webhook does not see.
 const UNSEEN: u8 = 12;
 const COOL_DOWN: SignedDuration = SignedDuration::from_hours(1);
-const MOVE_LIMIT: SignedDuration = SignedDuration::from_mins(1);
+const MOVE_LIMIT: SignedDuration = SignedDuration::from_mins(5);
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// What is bad, for the whole life.
