@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use clap::{ArgAction, Parser, value_parser};
 use jobset_api::gates::Gates;
+use jobset_api::nodes::MOST_FAILURES;
 use jobset_api::{JobSetLimits, LEASE};
 use jobset_configuration::Program;
 use jobset_program::duration::positive_duration;
@@ -54,6 +55,11 @@ pub struct Args {
     /// and no wait is longer than --longest-restart-backoff. Without it, no group waits for names.
     #[arg(long, value_parser = positive_duration, value_name = "DURATION")]
     pub settle_names: Option<Duration>,
+
+    /// After how many failures of the last 24 h that are blamed on one node a JobSet that restarts in place leaves that node. The JobSet's
+    /// annotation jobset.sigs.k8s.io/move-after-failures wins over it. Without it, Pods stay on their nodes.
+    #[arg(long, value_parser = value_parser!(u32).range(1..=i64::from(MOST_FAILURES)), value_name = "NUMBER")]
+    pub move_after_failures: Option<u32>,
 
     /// Jobs that one JobSet may have. For a JobSet that specifies more, as one that admission has not seen, no Job is created,
     /// resumed or resized; what exists goes on. 0 sets no limit.
@@ -139,6 +145,7 @@ impl Args {
             force_delete_after: self.force_delete_unreachable_after,
             longest_restart_backoff: self.longest_restart_backoff,
             settle_names: self.settle_names.unwrap_or_default(),
+            move_after_failures: self.move_after_failures,
             agent_cluster_role: self.agent_cluster_role.clone(),
             limits: JobSetLimits {
                 jobs: self.max_jobs_per_jobset,

@@ -9,6 +9,7 @@ use jobset_api::{JobSetStatus, conditions, event};
 use crate::cause::{Cause, Counting};
 use crate::incident::{self, Incident};
 use crate::members::{self, Slots};
+use crate::nodes::moves;
 use crate::reconciliation::Reconciliation;
 use crate::types::{Fact, Trigger};
 use crate::{backoff, lost_index, restart, settle, success, wrong_reports};
@@ -130,7 +131,7 @@ pub(super) fn advance(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()
         lost_index::recreate(reconciliation, current)?;
     }
     let slots = members::slots(reconciliation);
-    let held = backoff::waits_until(reconciliation).is_some();
+    let held = backoff::waits_until(reconciliation).is_some() || moves::is_pending(reconciliation);
     let mut decision = decide(current, &slots, held);
     if decision.lifts(current) && members::leaving(reconciliation).is_some() {
         decision = decide(current, &slots, true);
@@ -168,9 +169,11 @@ pub(super) fn advance(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()
             if begins_restart {
                 begin_counted(reconciliation)?;
             }
-            // The failure that begins the restart may make the group wait.
-            let lifts = epochs.synced > current.synced && backoff::waits_until(reconciliation).is_none();
+            // The failure that begins the restart may make the group wait, or move Pods.
+            let waits = backoff::waits_until(reconciliation).is_some() || moves::is_pending(reconciliation);
+            let lifts = epochs.synced > current.synced && !waits;
             if lifts {
+                moves::conclude(reconciliation);
                 members::record(reconciliation, &slots);
                 reconciliation.facts.push(Fact::BarrierLifted);
                 if backoff::is_announced(reconciliation) {

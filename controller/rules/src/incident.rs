@@ -7,6 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::cause::{Cause, Counting};
 use crate::members::{disrupted_workers, failed_workers};
 use crate::reconciliation::{Reconciliation, node_name};
+use crate::nodes::blame::{self, WorkerEnd};
 use crate::types::{ExitClass, Trigger};
 
 /// First exit code of the range that means a signal (128 and the number of the signal, as in shells).
@@ -35,6 +36,7 @@ pub(super) fn first(reconciliation: &Reconciliation<'_>) -> Incident {
     failures.sort_by_key(|(worker, _)| (ended_at(worker).is_none(), ended_at(worker), &worker.pod));
     let mut cause =
         failures.first().map_or_else(|| unobserved(reconciliation), |(first, _)| cause(describe(first), first));
+    cause.blame = blame::in_place(reconciliation, failures.iter().map(|(worker, _)| WorkerEnd::of_worker(worker)).collect());
     cause.failed_at = failed_at;
     cause.is_loss &= failures.iter().all(|(worker, _)| worker.is_loss());
     match uncounted_by(reconciliation, &failures) {
@@ -104,13 +106,15 @@ fn unobserved(reconciliation: &Reconciliation<'_>) -> Cause {
         trigger: Trigger::ContainerExit(ExitClass::Unknown),
         failed_at: None,
         is_loss: false,
+        blame: None,
     }
 }
 
 /// Why a group restarts whose first failure is that of this worker.
 pub(super) fn cause(message: String, worker: &FailedWorker) -> Cause {
     let reason = conditions::IN_PLACE_RESTART.to_owned();
-    Cause { reason, message, trigger: trigger(worker), failed_at: finished_at(worker), is_loss: worker.is_loss() }
+    let (failed_at, is_loss) = (finished_at(worker), worker.is_loss());
+    Cause { reason, message, trigger: trigger(worker), failed_at, is_loss, blame: None }
 }
 
 /// When the worker ended, or, where nobody tells, when a disruption took its Pod.

@@ -23,6 +23,7 @@ mod leftovers;
 mod lost_index;
 mod members;
 mod namespace;
+mod nodes;
 mod not_running;
 mod notes;
 mod orphans;
@@ -85,6 +86,7 @@ fn rules(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
     restart::delete_previous_attempts(reconciliation);
     deadline::track_start(reconciliation);
     deadline::enforce(reconciliation)?;
+    nodes::expire(reconciliation);
     failure::apply_policy(reconciliation)?;
     success::complete(reconciliation)?;
     successors::release(reconciliation);
@@ -115,7 +117,11 @@ fn in_place_rules(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
     support::set_condition(reconciliation);
     if !is_suspended {
         restore::epochs(reconciliation)?;
+        nodes::take_back::take_back(reconciliation);
+        nodes::strike_refusals(reconciliation);
         barrier::limit_failures(reconciliation)?;
+        nodes::relax::replace_unschedulable(reconciliation)?;
+        nodes::moves::carry_out(reconciliation);
         returns::replace(reconciliation)?;
     }
     members::adopt(reconciliation)?;

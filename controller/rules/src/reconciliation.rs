@@ -14,7 +14,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::settle::Settling;
 use crate::types::{Action, Fact, Note, Plan, PodDeletion, Settings};
-use crate::{attempts, backoff, build, merge_notes, success};
+use crate::{attempts, backoff, build, merge_notes, nodes, success};
 
 /// A Job of the current attempt that is not being deleted.
 #[derive(Clone, Copy, Debug)]
@@ -139,7 +139,9 @@ impl<'a> Reconciliation<'a> {
             job: status.map_or(0, |status| status.job_attempt(place.job_index)),
             execution: attempts::of_new_jobs(self),
         };
-        build::DesiredJob::of(self.observed.jobset, place, attempt, self.strategy, &self.observed.cluster.classes)
+        let classes = &self.observed.cluster.classes;
+        let desired = build::DesiredJob::of(self.observed.jobset, place, attempt, self.strategy, classes);
+        build::DesiredJob { avoids_nodes: nodes::may_move(self), ..desired }
     }
 
     pub(super) fn groups(&self) -> &'a [ReplicatedJob] {

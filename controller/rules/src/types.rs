@@ -24,6 +24,9 @@ pub struct Settings {
     /// How old the youngest address of a group must be when an epoch begins, where its JobSet does not say that. Zero, the default,
     /// waits for no names.
     pub settle_names: Duration,
+    /// After how many failures that are blamed on one node a group leaves it, where its JobSet does not say that. `None`, the default:
+    /// its Pods stay.
+    pub move_after_failures: Option<u32>,
     pub agent_cluster_role: String,
     pub limits: JobSetLimits,
     /// Memory that all JobSets of one namespace may take, in bytes; 0 sets no limit.
@@ -41,6 +44,7 @@ impl Default for Settings {
             force_delete_after: None,
             longest_restart_backoff: LONGEST_RESTART_BACKOFF,
             settle_names: Duration::ZERO,
+            move_after_failures: None,
             agent_cluster_role,
             limits: JobSetLimits::default(),
             memory_of_namespace: MEMORY_OF_NAMESPACE,
@@ -164,6 +168,10 @@ pub enum PodDeletion {
     CannotReturn,
     /// It keeps failing before its worker runs. Another Pod may find what it does not.
     FailsBeforeWorker,
+    /// It is on a node that its JobSet avoids. The shell marks it as Misplaced ones.
+    Moved,
+    /// It found no node because its JobSet avoids some.
+    Unschedulable,
     /// Its node is unreachable. The grace period is zero, because no kubelet will confirm the deletion.
     Unreachable,
 }
@@ -175,7 +183,7 @@ impl PodDeletion {
             Self::EpochAbove(_) => event::EPOCH_INVALID,
             Self::AgentAlone => event::AGENT_RESTARTED_ALONE,
             Self::Misplaced => event::EXCLUSIVE_PLACEMENT_VIOLATION,
-            Self::CannotReturn | Self::FailsBeforeWorker => event::POD_REPLACED,
+            Self::CannotReturn | Self::FailsBeforeWorker | Self::Moved | Self::Unschedulable => event::POD_REPLACED,
             Self::Unreachable => event::FORCE_DELETED,
         }
     }
@@ -221,6 +229,10 @@ pub enum Fact {
     },
     /// A restart waits, because the group keeps failing soon after it began to run.
     BackedOff,
+    /// A failure is blamed on a node.
+    NodeStruck,
+    /// A restart moves so many Pods away from a node.
+    PodsMove(usize),
     /// All Pods have reported the new epoch of an in-place restart, and their workers may run.
     BarrierLifted,
     /// All Jobs are ready, or have succeeded, after a restart of the whole group.
@@ -258,6 +270,23 @@ pub enum Trigger {
     Requested,
     /// Somebody has asked for the restart.
     RestartRequest,
+}
+
+impl Trigger {
+    /// Its name in metrics and strikes.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::ContainerExit(_) => "container_exit",
+            Self::PodFailed(_) => "pod_failed",
+            Self::PodDeleted => "pod_deleted",
+            Self::Refused => "refused",
+            Self::NodeLost => "node_lost",
+            Self::Eviction => "eviction",
+            Self::JobFailed => "job_failed",
+            Self::Requested => "requested",
+            Self::RestartRequest => "restart_request",
+        }
+    }
 }
 
 /// Class of an exit code. The kubelet erases exit codes when it restarts a Pod in place, so a code that the controller has

@@ -103,6 +103,16 @@ pub(super) enum RuleMutation {
     WaitingTakenForEnding,
     /// The settle time does not reach the engine.
     SettleTimeNotObserved,
+    /// A move is counted beside the restart that it belongs to.
+    MovesCounted,
+    /// What the status says of avoided nodes does not reach the engine.
+    AvoidedNodesForgotten,
+    /// The Pod webhook gives the hard form where the soft one was asked for.
+    HardWhereSoftWasAsked,
+    /// That Pods select their node does not reach the engine.
+    PinsNotObserved,
+    /// A node is cleared once its Pods have left it.
+    ClearedOnceLeft,
     /// What the status remembers of requests to restart does not reach the engine.
     RequestsForgotten,
 }
@@ -125,6 +135,7 @@ pub(super) fn edit_pod(broken: Option<RuleMutation>, pod: &mut PodView) {
             failure.disruption.get_or_insert_with(|| ("Taken".to_owned(), "for a disruption".to_owned()));
         }
         Some(RuleMutation::LonelyAgentsAreBelieved) => pod.workers = 0,
+        Some(RuleMutation::PinsNotObserved) => pod.selects_host = false,
         Some(RuleMutation::RefusalsAreFailures) => {
             if let Some(failure) = &mut pod.failure {
                 failure.refused = false;
@@ -152,6 +163,16 @@ pub(super) fn edit_jobset(broken: Option<RuleMutation>, jobset: &mut Arc<JobSet>
         Some(RuleMutation::RequestsForgotten) => {
             let status = Arc::make_mut(jobset).status.as_mut();
             status.into_iter().filter_map(|status| status.restart_requests.as_mut()).for_each(Vec::clear);
+        }
+        Some(RuleMutation::AvoidedNodesForgotten) => {
+            let status = Arc::make_mut(jobset).status.as_mut();
+            status.into_iter().for_each(|status| status.avoided_nodes.clear());
+        }
+        Some(RuleMutation::PinsNotObserved) => {
+            for group in &mut Arc::make_mut(jobset).spec.replicated_jobs {
+                let pod = group.template.spec.template.spec.as_mut();
+                pod.into_iter().for_each(|pod| pod.node_selector = None);
+            }
         }
         Some(RuleMutation::SuccessPolicyNotObserved) => {
             for group in &mut Arc::make_mut(jobset).spec.replicated_jobs {
@@ -204,6 +225,8 @@ pub(super) fn edit_plan(broken: Option<RuleMutation>, observed: &Observed<'_>, p
         }
         RuleMutation::ReturnsForgotten => plan.actions.retain(|action| !is_replacement(action)),
         RuleMutation::ReplacementsCounted if plan.actions.iter().any(is_replacement) => count_restart(&before, status),
+        RuleMutation::MovesCounted if plan.actions.iter().any(is_move) => count_restart(&before, status),
+        RuleMutation::ClearedOnceLeft if status.synced_epoch > synced => status.avoided_nodes.clear(),
         RuleMutation::BackoffForgotten => status.barrier_until = None,
         RuleMutation::LiftedOnce if synced > 0 => status.synced_epoch = synced,
         RuleMutation::LiftedOneReportEarly
@@ -259,6 +282,10 @@ pub(super) fn edit_plan(broken: Option<RuleMutation>, observed: &Observed<'_>, p
 
 fn is_replacement(action: &Action) -> bool {
     matches!(action, Action::DeletePod { reason: PodDeletion::CannotReturn, .. })
+}
+
+fn is_move(action: &Action) -> bool {
+    matches!(action, Action::DeletePod { reason: PodDeletion::Moved, .. })
 }
 
 fn count_restart(before: &JobSetStatus, status: &mut JobSetStatus) {

@@ -1,6 +1,6 @@
 //! Deletes Pods, and releases failed Pods.
 
-use jobset_api::event::{EXCLUSIVE_PLACEMENT_VIOLATION, FORCE_DELETED};
+use jobset_api::event::{EXCLUSIVE_PLACEMENT_VIOLATION, FORCE_DELETED, NODE_AVOIDED};
 use jobset_objects::{JOB_TRACKING, PartialPod};
 use jobset_rules::PodDeletion;
 use jobset_store::{Kind, dialect};
@@ -27,8 +27,11 @@ impl Actor {
                 _ => return Ok(NOTHING),
             },
             PodDeletion::Misplaced if !self.mark_misplaced(name, &uid).await? => return Ok(NOTHING),
+            PodDeletion::Moved if !self.mark_moved(name, &uid).await? => return Ok(NOTHING),
             PodDeletion::Unreachable if !self.mark_lost(name, &uid).await? => return Ok(NOTHING),
             PodDeletion::Misplaced
+            | PodDeletion::Moved
+            | PodDeletion::Unschedulable
             | PodDeletion::AgentAlone
             | PodDeletion::CannotReturn
             | PodDeletion::FailsBeforeWorker
@@ -62,6 +65,12 @@ impl Actor {
     async fn mark_misplaced(&self, name: &str, uid: &str) -> Result<bool, ApplyError> {
         let message = "placed in another topology domain than the leader of its Job";
         let conditions = [disruption(EXCLUSIVE_PLACEMENT_VIOLATION, message)];
+        self.mark(name, uid, json!({"conditions": conditions})).await
+    }
+
+    /// The same of a Pod that leaves its node.
+    async fn mark_moved(&self, name: &str, uid: &str) -> Result<bool, ApplyError> {
+        let conditions = [disruption(NODE_AVOIDED, "its JobSet avoids the node")];
         self.mark(name, uid, json!({"conditions": conditions})).await
     }
 

@@ -22,6 +22,11 @@ const LONGEST_EPOCH: usize = 64;
 /// Longest name of a topology that is kept, in bytes: that of a label. A longer one is the label of no node.
 const LONGEST_LABEL: usize = 253 + "/".len() + 63;
 
+/// Label of nodes with their name.
+const HOSTNAME: &str = "kubernetes.io/hostname";
+/// Condition of a Pod that says whether it has a node.
+const POD_SCHEDULED: &str = "PodScheduled";
+
 // Each is said by itself, and read by itself.
 #[allow(clippy::struct_excessive_bools)]
 #[derive(Clone, Debug, Default, PartialEq, Hash)]
@@ -79,6 +84,10 @@ pub struct PodView {
     pub ended_life: Option<EndedLife>,
     /// Since when it has no sandbox, and will have none: its node has restarted, and the kubelet starts no container of it again.
     pub sandbox_lost_at: Option<Timestamp>,
+    /// Since when it finds no node, if it keeps away from some by a hard rule.
+    pub unschedulable_since: Option<Timestamp>,
+    /// Whether it selects its node by name.
+    pub selects_host: bool,
     /// What its first container that does not run waits for, if one does.
     pub waiting: Option<Box<WaitingContainer>>,
     /// Why it, or one of its containers, fails, if that does.
@@ -181,6 +190,8 @@ impl PodView {
             life: life::reported(pod.annotations()),
             ended_life,
             sandbox_lost_at: lost_at.filter(|_| !gets_another_sandbox(pod)),
+            unschedulable_since: unschedulable_since(pod),
+            selects_host: pod.spec.node_selector.get(HOSTNAME).is_some(),
             waiting: waiting(pod).map(Box::new),
             failure: failing.then(|| Box::new(PodFailure::of(pod))),
         }
@@ -251,6 +262,13 @@ fn domain(pod: &PartialPod) -> Option<Domain> {
     }
     let value = pod.spec.node_selector.get(key).map(Into::into);
     Some(Domain { key: shorten(key, LONGEST_LABEL + 1).into(), value })
+}
+
+/// Since when the scheduler finds no node for a Pod that keeps away from some by a hard rule.
+fn unschedulable_since(pod: &PartialPod) -> Option<Timestamp> {
+    let is_hard = pod.annotations().get(labels::AVOID_NODES).is_some_and(|it| it == "Required");
+    let condition = pod.condition(POD_SCHEDULED).filter(|it| it.status == "False" && it.reason == "Unschedulable")?;
+    condition.last_transition_time.as_ref().map(|time| time.0).filter(|_| is_hard)
 }
 
 /// When the deletion was asked for. The timestamp of the API is that of the end of the grace.

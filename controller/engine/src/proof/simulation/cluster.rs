@@ -10,6 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::api::ApiServer;
 use super::controller::{SimulatedController, WorkUnderWay};
 use super::machine::SimulatedMachine;
+use super::moves::BadThings;
 use super::nodes::SimulatedNodes;
 use super::relays::StreamNetwork;
 use super::restart_requests::Requester;
@@ -46,6 +47,7 @@ pub(super) struct SimulatedCluster {
     pub truth: Truth,
     pub network: StreamNetwork,
     pub nodes: SimulatedNodes,
+    pub moves: BadThings,
     pub requester: Requester,
     pub broken: Option<RuleMutation>,
     /// In milliseconds.
@@ -83,6 +85,7 @@ impl SimulatedCluster {
             truth: Truth::default(),
             network: StreamNetwork::new(seed),
             nodes: SimulatedNodes::new(seed),
+            moves: BadThings::new(seed),
             requester: Requester::new(seed),
             broken,
             clock: 0,
@@ -147,6 +150,7 @@ impl SimulatedCluster {
         self.step_incidents();
         self.step_sizes();
         self.step_nodes();
+        self.step_moves();
         self.step_requests();
         match tempo.next(&mut self.rng) {
             0 => {

@@ -9,7 +9,7 @@ const SEEDS: u64 = 6_000;
 const ENOUGH: usize = 5;
 
 /// What has to happen, as the trace says it.
-const EVENTS: [&str; 63] = [
+const EVENTS: [&str; 70] = [
     "in place, from epoch",
     "recreating all Jobs, attempt",
     "cannot come back in place",
@@ -61,6 +61,13 @@ const EVENTS: [&str; 63] = [
     "these Pods cannot come back",
     ": CannotReturn",
     "NamesSettle",
+    "is avoided, [\"",
+    ": Moved",
+    "the scheduler keeps away from",
+    "which is avoided",
+    "finds no node that is not avoided",
+    ": Unschedulable",
+    "is cleared",
     "stream: the leader hears that",
     "hears an answer",
     "hears a broadcast",

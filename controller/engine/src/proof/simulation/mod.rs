@@ -43,6 +43,8 @@
 //! - In a quarter of the lives, workers that are asked to go take their time.
 //! - Pods that a Job is to lose live on for a while, restart in place and report with the others ([`leaving`]). Their slots
 //!   come back, or do not.
+//! - In a quarter of the lives that restart in place, Pods leave nodes on which workers keep failing: a node is bad, or an index is, new Pods
+//!   find no other node, or the Pod webhook is away; some Pods select their node ([`moves`]).
 //! - In a quarter of the lives, somebody asks for restarts at any time ([`restart_requests`]).
 //! - In some lives, the JobSet has a deadline of its own, or its executions are numbered.
 //!
@@ -78,6 +80,7 @@ mod jobs;
 mod kubelets;
 mod leaving;
 mod machine;
+mod moves;
 mod names;
 mod nodes;
 mod planner;

@@ -153,6 +153,7 @@ impl SimulatedCluster {
             self.truth.struck(slot, None, false);
         }
         self.worked = true;
+        self.note_fault(uid);
         self.trace(|| format!("{pod} {what}"));
         true
     }
@@ -195,6 +196,7 @@ impl SimulatedCluster {
         for epoch in [machine.epoch, entered] {
             self.truth.taken_along(machine.slot(), epoch, true);
         }
+        self.note_fault(uid);
     }
 }
 

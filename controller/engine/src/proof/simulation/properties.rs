@@ -80,9 +80,11 @@ impl SimulatedCluster {
         self.check_end(before, after)?;
         self.check_execution_attempts(before, after)?;
         self.check_backoff(before, after)?;
+        self.check_nodes(before, after)?;
         let epoch = after.synced_epoch;
         if epoch > before.synced_epoch {
             self.check_lift(before, after)?;
+            self.check_moved(before, epoch)?;
             let machines = &self.machines;
             let pods = &self.api.pods;
             let goes_on = |slot: &SlotId| {

@@ -31,6 +31,7 @@ impl SimulatedCluster {
     pub(super) fn check_request(&self, action: &Action, work: &WorkUnderWay) -> CheckResult {
         self.check_action(action)?;
         self.check_replacement(action)?;
+        self.check_move(action, &work.base)?;
         Self::check_no_start(action, &work.base)
     }
 

@@ -53,6 +53,7 @@ impl CaseCluster {
                 gates: settings.feature_gates.parse::<Gates>().unwrap(),
                 force_delete_after: settings.force_delete_after.map(Duration::from_secs),
                 settle_names: Duration::from_secs(settings.settle_names),
+                move_after_failures: settings.move_after_failures,
                 ..Settings::default()
             };
         }

@@ -50,6 +50,8 @@ struct CaseSettings {
     /// Value of the flag `--settle-names`, in seconds.
     #[serde(default)]
     settle_names: u64,
+    /// Value of the flag `--move-after-failures`.
+    move_after_failures: Option<u32>,
 }
 
 /// Objects by name, each as a merge patch; null deletes one.
