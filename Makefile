@@ -294,7 +294,7 @@ bench-large: bench-deps ## The same with 15,000 Pods, beside 50,000 that belong 
 	@$(RELEASE)/bench --agents 15000 --watch new,kept --way stream --annotation-seconds 200
 
 .PHONY: bench-webhook
-bench-webhook: bench-deps ## Measures reviews of a JobSet of 42 kB by the admission service, alone and beside heavy ones.
+bench-webhook: bench-deps ## Measures reviews of a JobSet of 42 kB and of a Pod by the admission service, alone and beside heavy ones.
 	@$(RELEASE)/bench-webhook
 
 .PHONY: bench-agent

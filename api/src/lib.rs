@@ -65,5 +65,5 @@ pub use policy::{
 pub use restart_backoff::{EffectiveBackoff, RestartBackoff};
 pub use restart_request::{HandledRestartRequest, RestartRequest};
 pub use status::{JobSetStatus, LaterFields, RecentRestart, ReplicatedJobStatus};
-pub use syntax::{is_dns1123_label, is_dns1123_subdomain};
+pub use syntax::{is_dns1123_label, is_dns1123_subdomain, is_label_key};
 pub use volume::{RetentionPolicy, VolumeClaimPolicy, VolumeRetentionPolicy};
