@@ -8,7 +8,7 @@ use crate::LaterFields;
 
 /// Largest value of [`MOVE_AFTER_FAILURES`](crate::labels::MOVE_AFTER_FAILURES): as many strikes as the status keeps.
 pub const MOST_FAILURES: u32 = 16;
-/// Maximum number of strikes, and of avoided nodes, in a status.
+/// Maximum number of strikes, of avoided nodes, and of Pods that move from one node, in a status.
 pub const KEPT: usize = 16;
 
 /// How new Pods keep away from avoided nodes. The names are the values of [`AVOID_NODES`](crate::labels::AVOID_NODES).
@@ -98,8 +98,40 @@ pub struct AvoidedNode {
     /// reason is why, in one word: Failures, or Cordoned.
     #[schemars(length(max = 63))]
     pub reason: String,
+    /// domain is the topology domain of the node, where the JobSet is placed exclusively and a Job has to leave the domain as a whole: new
+    /// Pods keep away from all nodes whose label topologyKey has this value.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 63))]
+    pub domain: String,
+    /// topologyKey is the label of nodes that names the domain.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 317))]
+    pub topology_key: String,
+    /// relaxed says that Pods found no node because of the annotation `jobset.sigs.k8s.io/avoid-nodes: Required`. While any entry has it,
+    /// new Pods of the JobSet only prefer other nodes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub relaxed: bool,
+    /// moving are the names of the Pods that the restart moves away from the node. Empty once their successors run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
+    pub moving: Vec<String>,
     /// Fields of a later release, which come back as they are.
     #[serde(flatten)]
     #[schemars(skip)]
     pub later: LaterFields,
+}
+
+impl AvoidedNode {
+    /// Value of `reason`: failures are blamed on the node.
+    pub const FAILURES: &str = "Failures";
+    /// Value of `reason`: the node is cordoned.
+    pub const CORDONED: &str = "Cordoned";
+}
+
+/// How new Pods of a JobSet keep away from `avoided` now, if `asked` is what its annotation says.
+///
+/// The Pod webhook gives a Pod the hard form only if this is `Required`, and then annotates the Pod [`AVOID_NODES`](crate::labels::AVOID_NODES)
+/// `Required`. By that annotation the controller tells which Pods to replace that find no node: it writes `relaxed` first.
+pub fn avoidance(asked: AvoidNodes, avoided: &[AvoidedNode]) -> AvoidNodes {
+    if avoided.iter().any(|it| it.relaxed) { AvoidNodes::Preferred } else { asked }
 }

@@ -81,7 +81,7 @@ pub const REPLACE_STUCK_PODS_AFTER: &str = "jobset.sigs.k8s.io/replace-stuck-pod
 pub const MOVE_AFTER_FAILURES: &str = "jobset.sigs.k8s.io/move-after-failures";
 
 /// Annotation of a JobSet with [`MOVE_AFTER_FAILURES`]: how its new Pods keep away from avoided nodes, a value of `AvoidNodes` of
-/// jobset-api. Absent: `Preferred`.
+/// jobset-api. Absent: `Preferred`. The Pod webhook annotates a Pod `Required` to which it gives the hard form.
 pub const AVOID_NODES: &str = "jobset.sigs.k8s.io/avoid-nodes";
 
 /// Annotation of a JobSet that restarts in place: when its Pods leave a node that is cordoned, a value of `LeaveCordoned` of
