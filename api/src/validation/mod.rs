@@ -59,7 +59,7 @@ pub(crate) use unchanged::{AS_CREATED, AS_CREATED_OR_MORE_RESTARTS};
 pub use warnings::{update_warnings, warnings};
 
 /// The rules for a new JobSet, in the order in which their errors are reported.
-const RULES: [Rule; 26] = [
+const RULES: [Rule; 27] = [
     // Names and numbers of child objects.
     replicated_jobs::check,
     child_names::check,

@@ -43,6 +43,7 @@ pub(super) fn trigger(trigger: Trigger) -> (&'static str, &'static str) {
         Trigger::JobFailed => ("job_failed", "none"),
         Trigger::Requested => ("requested", "none"),
         Trigger::RestartRequest => ("restart_request", "none"),
+        Trigger::Cordoned => ("cordoned", "none"),
     }
 }
 

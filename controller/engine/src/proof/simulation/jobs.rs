@@ -125,6 +125,7 @@ impl SimulatedCluster {
             }
             let (job, now) = (found.job.clone(), self.now());
             let node = format!("node-{}", self.rng.u8(..3) + self.lost_nodes * 3);
+            let node = self.place(node);
             self.set_ready(&node, true);
             let pod = self.api.create_pod(&job, index, &node, &now);
             self.trace(|| format!("{pod} is created on {node}"));
