@@ -120,9 +120,9 @@ impl JobSet {
         self.annotation(labels::AVOID_NODES).and_then(AvoidNodes::parse).unwrap_or_default()
     }
 
-    /// When Pods leave a node that is cordoned ([`labels::LEAVE_CORDONED`]).
-    pub fn leave_cordoned(&self) -> LeaveCordoned {
-        self.annotation(labels::LEAVE_CORDONED).and_then(LeaveCordoned::parse).unwrap_or_default()
+    /// When Pods leave a node that is cordoned ([`labels::LEAVE_CORDONED`]). `None` if the annotation is absent, or has no such value.
+    pub fn leave_cordoned(&self) -> Option<LeaveCordoned> {
+        self.annotation(labels::LEAVE_CORDONED).and_then(LeaveCordoned::parse)
     }
 
     /// How long a node must have been unreachable for its Pods to be given up ([`labels::NODE_LOST_AFTER`]). `None` if the annotation

@@ -76,8 +76,14 @@ pub const POD_MOVED: &str = "PodMoved";
 pub const WORKERS_NOT_RUNNING: &str = "WorkersNotRunning";
 /// Warning. Jobs or Pods of an earlier attempt do not go, and Jobs wait for them. The message names the finalizers that keep them.
 pub const RECREATION_BLOCKED: &str = "RecreationBlocked";
-/// Warning. A Pod is deleted by force, because its node is unreachable (`--force-delete-unreachable-after`).
-pub const FORCE_DELETED: &str = "ForceDeleted";
+/// Warning. A Pod is given up, because its node has been unreachable for as long as the JobSet says. Also the reason of the Pod's
+/// condition DisruptionTarget.
+pub const NODE_LOST: &str = "NodeLost";
+/// Warning. A Pod is deleted, because its node is cordoned, and the JobSet says that it leaves. Also the reason of the Pod's condition
+/// DisruptionTarget.
+pub const LEAVES_CORDONED_NODE: &str = "LeavesCordonedNode";
+/// Warning. A Pod stays on a cordoned node that its JobSet leaves: the Pod may run on that node alone.
+pub const STAYS_ON_CORDONED_NODE: &str = "StaysOnCordonedNode";
 /// Warning. A Job of the JobSet has wrong labels, and is left alone. Its user decides.
 pub const JOB_MISLABELLED: &str = "JobMislabelled";
 /// Warning. Jobs or Pods carry the label of the JobSet but do not belong to it. They are left alone.

@@ -9,7 +9,7 @@ use anyhow::ensure;
 use clap::{ArgAction, Parser, value_parser};
 use jobset_api::gates::Gates;
 use jobset_api::nodes::MOST_FAILURES;
-use jobset_api::{JobSetLimits, LEASE};
+use jobset_api::{JobSetLimits, LEASE, LeaveCordoned};
 use jobset_configuration::Program;
 use jobset_program::duration::positive_duration;
 use jobset_program::listener::any;
@@ -40,10 +40,10 @@ pub struct Args {
     #[arg(long, default_value_t, value_name = "GATES")]
     pub feature_gates: Gates,
 
-    /// Delete Pods without waiting for their kubelet once their node has carried the unreachable taint for so long. Never
-    /// without it.
-    #[arg(long, value_parser = positive_duration, value_name = "DURATION")]
-    pub force_delete_unreachable_after: Option<Duration>,
+    /// When Pods leave a node that is cordoned: Never, AtNextRestart, or Now. In place alone. The JobSet's annotation
+    /// jobset.sigs.k8s.io/leave-cordoned wins over it.
+    #[arg(long, value_parser = leave_cordoned, default_value = "Never", value_name = "WHEN")]
+    pub leave_cordoned: LeaveCordoned,
 
     /// Longest wait before a restart of a JobSet that keeps failing, whatever its restartBackoff says. Keep it below the
     /// recoveryTimeout of Kueue's waitForPodsReady, or Kueue evicts a JobSet that waits.
@@ -142,7 +142,7 @@ impl Args {
     pub fn settings(&self) -> Settings {
         Settings {
             gates: self.feature_gates,
-            force_delete_after: self.force_delete_unreachable_after,
+            leave_cordoned: self.leave_cordoned,
             longest_restart_backoff: self.longest_restart_backoff,
             settle_names: self.settle_names.unwrap_or_default(),
             move_after_failures: self.move_after_failures,
@@ -155,6 +155,10 @@ impl Args {
             memory_of_namespace: self.max_memory_per_namespace as usize * MIB,
         }
     }
+}
+
+fn leave_cordoned(text: &str) -> Result<LeaveCordoned, &'static str> {
+    LeaveCordoned::parse(text).ok_or("must be Never, AtNextRestart or Now")
 }
 
 /// Bytes of a MiB.
@@ -314,6 +318,16 @@ mod tests {
         let flags = flags.map(|flag| format!("--max-{flag}"));
         let found = of_flags(settings(&flags.each_ref().map(String::as_str)));
         assert_eq!(found, (JobSetLimits { jobs: 1, pods: 2, memory: 3 << 20 }, 0));
+    }
+
+    #[rstest]
+    #[case(&[], Some(LeaveCordoned::Never))]
+    #[case(&["--leave-cordoned=AtNextRestart"], Some(LeaveCordoned::AtNextRestart))]
+    #[case(&["--leave-cordoned", "Now"], Some(LeaveCordoned::Now))]
+    #[case(&["--leave-cordoned=now"], None)]
+    fn pods_stay_on_cordoned_nodes_unless_told(#[case] flags: &[&str], #[case] expected: Option<LeaveCordoned>) {
+        let args = Args::try_parse_from(["jobset-controller"].iter().chain(flags));
+        assert_eq!(args.ok().map(|args| args.settings().leave_cordoned), expected);
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod creation;
 mod facts;
 mod inactive;
 mod network;
+mod nodes;
 mod order;
 mod outcome;
 mod pods;
@@ -107,12 +108,13 @@ const CAUSES: [Rule; 12] = [
 ];
 
 /// Rules for remarks, which also apply to a JobSet that runs.
-const REMARKS: [Rule; 7] = [
+const REMARKS: [Rule; 8] = [
     reported::restart_request,
     barrier::restarting,
     reported::not_in_place,
     stream::unavailable,
     network::blocked,
+    nodes::bad,
     outcome::budget,
     admission::check,
 ];

@@ -14,7 +14,7 @@ use crate::types::{ExitClass, Trigger};
 const SIGNALS: i32 = 128;
 
 /// Reasons of disruptions by which Pods go with their node.
-const OF_LOST_NODES: [&str; 3] = ["DeletionByTaintManager", "DeletionByPodGC", event::FORCE_DELETED];
+const OF_LOST_NODES: [&str; 3] = ["DeletionByTaintManager", "DeletionByPodGC", event::NODE_LOST];
 
 /// Why the group restarts.
 pub(super) struct Incident {
@@ -28,10 +28,15 @@ pub(super) struct Incident {
 ///
 /// The kubelet erases exit codes when it restarts a Pod. The description has only what the controller observed before that.
 pub(super) fn first(reconciliation: &Reconciliation<'_>) -> Incident {
+    with_lost(reconciliation, &[])
+}
+
+/// The same where workers are lost whose Pods do not show that, each with the index of its replicatedJob.
+pub(super) fn with_lost(reconciliation: &Reconciliation<'_>, lost: &[(FailedWorker, usize)]) -> Incident {
     let mut failures = failed_workers(reconciliation);
     let failed_at = failures.iter().filter_map(|(worker, _)| finished_at(worker)).min();
     let disrupted = disrupted_workers(reconciliation);
-    failures.extend(disrupted.iter().map(|(worker, group)| (worker, *group)));
+    failures.extend(disrupted.iter().chain(lost).map(|(worker, group)| (worker, *group)));
     leave_out_consequences(&mut failures);
     failures.sort_by_key(|(worker, _)| (ended_at(worker).is_none(), ended_at(worker), &worker.pod));
     let mut cause =

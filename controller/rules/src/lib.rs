@@ -11,6 +11,7 @@ mod budget;
 pub mod build;
 mod cause;
 mod children;
+mod cordoned;
 mod deadline;
 pub mod epochs;
 mod failure;
@@ -21,6 +22,7 @@ mod invalid;
 mod job_end;
 mod leftovers;
 mod lost_index;
+mod lost_nodes;
 mod members;
 mod namespace;
 mod nodes;
@@ -48,7 +50,6 @@ mod tally;
 mod tests;
 mod ttl;
 mod types;
-mod unreachable;
 mod wrong_reports;
 
 use std::ops::ControlFlow;
@@ -94,7 +95,7 @@ fn rules(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
     children::ensure_service(reconciliation);
     children::ensure_role_binding(reconciliation);
     placement::repair(reconciliation)?;
-    unreachable::force_delete(reconciliation);
+    lost_nodes::give_up_pods(reconciliation)?;
     attempts::track(reconciliation)?;
     suspend::suspend_jobs(reconciliation);
     request::carry_out(reconciliation)?;
@@ -123,6 +124,7 @@ fn in_place_rules(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
         nodes::relax::replace_unschedulable(reconciliation)?;
         nodes::moves::carry_out(reconciliation);
         returns::replace(reconciliation)?;
+        cordoned::leave(reconciliation)?;
     }
     members::adopt(reconciliation)?;
     members::join(reconciliation)?;

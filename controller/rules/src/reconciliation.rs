@@ -60,6 +60,8 @@ pub(super) struct Reconciliation<'a> {
     pub status: JobSetStatus,
     /// What the next epoch waits for, if that is names alone.
     pub settling: Option<Settling>,
+    /// Whether Pods leave cordoned nodes, which the next epoch must not begin with.
+    pub leaves_cordoned: bool,
     /// The place of each replicatedJob in the specification, by its name.
     places: HashMap<&'a str, usize>,
     /// The places of the Jobs in `current`, in the order of their replicatedJobs.
@@ -110,6 +112,7 @@ impl<'a> Reconciliation<'a> {
             previous,
             status,
             settling: None,
+            leaves_cordoned: false,
             places,
             by_group,
             ends,

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use jobset_api::gates::Gates;
-use jobset_api::{FailurePolicyAction, JobSetLimits, JobSetStatus, RestartBudget, RestartStrategy, event};
+use jobset_api::{
+    FailurePolicyAction, JobSetLimits, JobSetStatus, LeaveCordoned, RestartBudget, RestartStrategy, event,
+};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::build::{ClaimPlace, DesiredJob};
@@ -16,9 +18,8 @@ pub const LONGEST_RESTART_BACKOFF: Duration = Duration::from_mins(25);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub gates: Gates,
-    /// The controller force-deletes Pods on a node that is unreachable for longer than this. `None`, the default,
-    /// disables that.
-    pub force_delete_after: Option<Duration>,
+    /// When Pods leave a node that is cordoned, where their JobSet does not say that.
+    pub leave_cordoned: LeaveCordoned,
     /// The longest wait between restarts, whatever a JobSet specifies.
     pub longest_restart_backoff: Duration,
     /// How old the youngest address of a group must be when an epoch begins, where its JobSet does not say that. Zero, the default,
@@ -41,7 +42,7 @@ impl Default for Settings {
         let agent_cluster_role = jobset_api::agent::NAME.to_owned();
         Self {
             gates: Gates::default(),
-            force_delete_after: None,
+            leave_cordoned: LeaveCordoned::default(),
             longest_restart_backoff: LONGEST_RESTART_BACKOFF,
             settle_names: Duration::ZERO,
             move_after_failures: None,
@@ -172,8 +173,11 @@ pub enum PodDeletion {
     Moved,
     /// It found no node because its JobSet avoids some.
     Unschedulable,
-    /// Its node is unreachable. The grace period is zero, because no kubelet will confirm the deletion.
-    Unreachable,
+    /// Its node is lost. The shell sets the phase Failed and the condition `DisruptionTarget` first. The grace period is zero, because
+    /// no kubelet will confirm the deletion.
+    NodeLost,
+    /// Its node is cordoned, and its JobSet says that it leaves. The shell sets the condition `DisruptionTarget` first.
+    LeavesCordoned,
 }
 
 impl PodDeletion {
@@ -184,7 +188,8 @@ impl PodDeletion {
             Self::AgentAlone => event::AGENT_RESTARTED_ALONE,
             Self::Misplaced => event::EXCLUSIVE_PLACEMENT_VIOLATION,
             Self::CannotReturn | Self::FailsBeforeWorker | Self::Moved | Self::Unschedulable => event::POD_REPLACED,
-            Self::Unreachable => event::FORCE_DELETED,
+            Self::NodeLost => event::NODE_LOST,
+            Self::LeavesCordoned => event::LEAVES_CORDONED_NODE,
         }
     }
 }
@@ -270,6 +275,8 @@ pub enum Trigger {
     Requested,
     /// Somebody has asked for the restart.
     RestartRequest,
+    /// Pods leave cordoned nodes. Nothing has failed.
+    Cordoned,
 }
 
 impl Trigger {
@@ -285,6 +292,7 @@ impl Trigger {
             Self::JobFailed => "job_failed",
             Self::Requested => "requested",
             Self::RestartRequest => "restart_request",
+            Self::Cordoned => "cordoned",
         }
     }
 }

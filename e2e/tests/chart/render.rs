@@ -325,7 +325,7 @@ fn webhooks(objects: &Objects) -> Vec<&Value> {
     "image.registry=registry.example.com/batch", "image.tag=", "image.pullSecrets[0].name=mine", "crds.install=false",
     "featureGates.InPlaceRestart=false", "log.format=json", "log.filter=debug", "controller.replicas=3",
     "controller.image.digest=sha256:0123456789012345678901234567890123456789012345678901234567890123",
-    "controller.namespace=ours", "controller.forceDeleteUnreachableAfter=5m", "controller.settleNames=35s", "controller.metrics.perJobSet=true",
+    "controller.namespace=ours", "controller.leaveCordoned=Now", "controller.settleNames=35s", "controller.metrics.perJobSet=true",
     "controller.podDisruptionBudget.enabled=false", "controller.priorityClassName=high", "controller.nodeSelector.pool=system",
     "controller.tolerations[0].key=system", "controller.podLabels.team=batch", "controller.podAnnotations.a=b",
     "controller.extraArgs[0]=--health-listen=0.0.0.0:8081", "webhook.podDisruptionBudget.enabled=false",

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use jobset_api::{JobSet, JobSetStatus, conditions, labels};
+use jobset_api::{JobSet, JobSetStatus, conditions, event, labels};
 use jobset_rules::{Action, Note, Plan, PodDeletion};
-use jobset_store::pods::{Exit, PodView};
+use jobset_store::pods::{Exit, PodPhase, PodView};
 use jobset_store::{Kind, Observed, Ranges, View, WatchEvent};
 use k8s_openapi::jiff::Timestamp;
 
@@ -113,6 +113,12 @@ pub(super) enum RuleMutation {
     PinsNotObserved,
     /// A node is cleared once its Pods have left it.
     ClearedOnceLeft,
+    /// A restart for the sake of cordoned nodes is counted.
+    CordonsCounted,
+    /// That Pods have left cordoned nodes is forgotten.
+    CoolDownForgotten,
+    /// Pods of a lost node are given up before the status says that they are lost.
+    LossesNotStored,
     /// What the status remembers of requests to restart does not reach the engine.
     RequestsForgotten,
 }
@@ -227,6 +233,21 @@ pub(super) fn edit_plan(broken: Option<RuleMutation>, observed: &Observed<'_>, p
         RuleMutation::ReplacementsCounted if plan.actions.iter().any(is_replacement) => count_restart(&before, status),
         RuleMutation::MovesCounted if plan.actions.iter().any(is_move) => count_restart(&before, status),
         RuleMutation::ClearedOnceLeft if status.synced_epoch > synced => status.avoided_nodes.clear(),
+        RuleMutation::CordonsCounted if begins_to_leave(&before, status) => count_restart(&before, status),
+        RuleMutation::CoolDownForgotten if synced > 0 && !runs => {
+            status.conditions.retain(|it| it.type_ != conditions::LEFT_CORDONED_NODES);
+        }
+        RuleMutation::LossesNotStored if runs && status.deprecated_epoch == synced => {
+            let is_lost = |pod: &&PodView| pod.phase == PodPhase::Open;
+            let lost: Vec<&PodView> = observed.unreachable().into_iter().map(|it| it.pod).filter(is_lost).collect();
+            if status.recent_restarts.last().is_some_and(|restart| restart.message.contains(event::NODE_LOST)) {
+                plan.actions.extend(lost.into_iter().map(|pod| Action::DeletePod {
+                    name: pod.name.clone(),
+                    uid: pod.uid.clone(),
+                    reason: PodDeletion::NodeLost,
+                }));
+            }
+        }
         RuleMutation::BackoffForgotten => status.barrier_until = None,
         RuleMutation::LiftedOnce if synced > 0 => status.synced_epoch = synced,
         RuleMutation::LiftedOneReportEarly
@@ -278,6 +299,12 @@ pub(super) fn edit_plan(broken: Option<RuleMutation>, observed: &Observed<'_>, p
         }
         _ => {}
     }
+}
+
+/// Whether the status begins a restart for the sake of cordoned nodes.
+fn begins_to_leave(before: &JobSetStatus, status: &JobSetStatus) -> bool {
+    let has_left = |status: &JobSetStatus| conditions::is_true(&status.conditions, conditions::LEFT_CORDONED_NODES);
+    has_left(status) && !has_left(before)
 }
 
 fn is_replacement(action: &Action) -> bool {

@@ -63,6 +63,10 @@ pub(super) enum Property {
     ToldInTime,
     /// A request to restart is carried out once, by the write that remembers it, or is noted.
     RequestsOnce,
+    /// Pods leave cordoned nodes by one restart that does not count, and not again within the cool-down.
+    CordonsAreFree,
+    /// No Pod of a lost node is given up before its loss is stored.
+    LossesFirst,
     /// A plan is as large as the children that exist, whatever sizes are specified.
     BoundedPlans,
 }

@@ -47,6 +47,8 @@ pub struct PodView {
     pub phase: PodPhase,
     /// Since when it is being deleted, if it is: when the request came, not when its grace ends.
     pub deleted_at: Option<Timestamp>,
+    /// Whether its deletion has no grace left: no kubelet has to confirm it.
+    pub deleted_by_force: bool,
     pub created: Timestamp,
     /// Since when it has its sandbox, and with it its address, by the clock of its node. `None` if it has none.
     pub address_since: Option<Timestamp>,
@@ -55,6 +57,8 @@ pub struct PodView {
     /// A finalizer of somebody else that keeps it, if it is being deleted.
     pub held_by: Option<Box<str>>,
     pub node: Option<Arc<str>>,
+    /// Whether it names the nodes that it may run on.
+    pub pinned: bool,
     /// Topology domain that its node selector asks for, if its JobSet is placed exclusively: the Pod follows its leader.
     pub domain: Option<Domain>,
     /// Identity of the worker containers that run; 0 if none does. Containers of another life have another.
@@ -171,11 +175,13 @@ impl PodView {
             reports_attempt: dialect::reports_attempt(pod.annotations()),
             phase,
             deleted_at,
+            deleted_by_force: deleted_at.is_some() && pod.metadata.deletion_grace_period_seconds == Some(0),
             created: pod.metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
             address_since: sandbox_since(pod, "True"),
             tracked: pod.finalizers().iter().any(|finalizer| finalizer == JOB_TRACKING),
             held_by: deleted_at.and_then(|_| pod.foreign_finalizer()).map(Into::into),
             node: pod.spec.node_name.as_deref().map(Arc::from),
+            pinned: pod.is_pinned(),
             domain: domain(pod),
             workers: identity(workers.iter()),
             workers_started: workers.iter().filter_map(started).min(),

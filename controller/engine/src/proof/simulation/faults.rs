@@ -169,6 +169,7 @@ impl SimulatedCluster {
         let Some(uid) = self.pick_machine(|_| true) else { return };
         let node = self.machines[&uid].node.clone();
         self.lost_nodes += 1;
+        self.taint(&node);
         self.set_ready(&node, false);
         let there: Vec<String> = self
             .machines
