@@ -89,7 +89,7 @@ const EMPTY: [Rule; 2] = [controller::check, inactive::no_jobs];
 const NOT_RECONCILED: [Rule; 3] = [controller::check, reported::invalid, admission::check];
 
 /// Rules for causes that keep a JobSet from running, the most important first. [`barrier::waiting`] is the last of them.
-const CAUSES: [Rule; 12] = [
+const CAUSES: [Rule; 13] = [
     // No controller leads, so that the status is old.
     controller::check,
     // The controller reports a failure.
@@ -100,6 +100,7 @@ const CAUSES: [Rule; 12] = [
     barrier::blocked,
     barrier::not_running,
     crash_loop::check,
+    pods::failing_jobs,
     // The JobSet waits.
     order::check,
     creation::check,
@@ -108,9 +109,8 @@ const CAUSES: [Rule; 12] = [
 ];
 
 /// Rules for remarks, which also apply to a JobSet that runs.
-const REMARKS: [Rule; 8] = [
+const REMARKS: [Rule; 7] = [
     reported::restart_request,
-    barrier::restarting,
     reported::not_in_place,
     stream::unavailable,
     network::blocked,
@@ -120,7 +120,15 @@ const REMARKS: [Rule; 8] = [
 ];
 
 /// Rules for remarks about a JobSet whose workers all run.
-const RUNNING: [Rule; 3] = [controller::check, reported::internal_error, crash_loop::check];
+const RUNNING: [Rule; 4] = [controller::check, reported::internal_error, crash_loop::check, barrier::restarting];
+
+/// Puts why the group restarts before what every restart takes, and behind what keeps it from its end.
+fn with_restart(mut causes: Vec<Finding>, restart: Vec<Finding>) -> Vec<Finding> {
+    let takes_time = |cause: &Finding| barrier::is_of_every_restart(&cause.reason);
+    let place = causes.iter().position(takes_time).unwrap_or(causes.len());
+    causes.splice(place..place, restart);
+    causes
+}
 
 /// Explains why the JobSet runs or does not run.
 pub fn explain(facts: Facts) -> Explanation {
@@ -141,7 +149,10 @@ pub fn explain(facts: Facts) -> Explanation {
         Invalid => all(&NOT_RECONCILED),
         NoJobs => all(&EMPTY),
         Running => [all(&RUNNING), all(&REMARKS)].concat(),
-        _ => [all(&CAUSES), barrier::waiting(facts, &tree), all(&REMARKS)].concat(),
+        _ => {
+            let causes = [all(&CAUSES), barrier::waiting(facts, &tree)].concat();
+            [with_restart(causes, barrier::restarting(facts)), all(&REMARKS)].concat()
+        }
     };
     let runs = state.is_good();
     Explanation {

@@ -3,11 +3,11 @@
 use jobset_api::labels;
 use jobset_objects::{ContainerTerminated, PartialContainerStatus, PartialPod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 
 use crate::output::one_line;
-use crate::status::{Epochs, PodBarrier, ended, restarts_in_place};
+use crate::status::{Epochs, PodBarrier, ended, last_words, restarts_in_place};
 
 /// The most names of Pods in a finding.
 const SHOWN: usize = 5;
@@ -29,9 +29,13 @@ pub(super) enum ProblemKind {
     ContainerConfig,
     InitContainerFails,
     ContainerFails,
+    /// The Pod has failed, and its Job has neither replaced it nor failed yet. The subject is the container that ended; may be empty.
+    PodFailed,
     /// The agent runs but has not reported. The subject is the ServiceAccount.
     AgentSilent,
-    /// The Pod is being deleted. The subject is the finalizer that keeps it; empty if it goes by itself.
+    /// The Pod is being deleted, and does not go. The subject is the finalizer that keeps it.
+    Held,
+    /// The Pod is being deleted, and goes by itself.
     Terminating,
     /// The Pod starts. The subject is what it waits for.
     Starting,
@@ -84,12 +88,16 @@ pub(super) fn of(pod: &PartialPod, epochs: Option<Epochs>, now: Timestamp) -> Op
         return Some(terminating(pod, now));
     }
     let barrier = epochs.map(|epochs| PodBarrier::of_pod(pod, epochs));
-    // A Pod whose agent supervises its worker may be ready while the worker waits.
-    if pod.has_ended() || pod.is_ready() && barrier != Some(PodBarrier::Unreported) {
+    if pod.has_ended() {
         return None;
     }
+    // It stays ready as long as its worker ignores SIGTERM.
     if pod.metadata.deletion_timestamp.is_some() {
         return Some(terminating(pod, now));
+    }
+    // A Pod whose agent supervises its worker may be ready while the worker waits.
+    if pod.is_ready() && barrier != Some(PodBarrier::Unreported) {
+        return None;
     }
     if pod.spec.node_name.is_none() {
         return Some(unscheduled(pod));
@@ -112,10 +120,27 @@ pub(super) fn of(pod: &PartialPod, epochs: Option<Epochs>, now: Timestamp) -> Op
     }
 }
 
-/// The Pod is being deleted. The subject is the finalizer that keeps it.
+/// How a Pod has failed, by its worker if that tells.
+pub(super) fn of_failed(pod: &PartialPod) -> PodProblem {
+    let mut containers = pod.status.container_statuses.iter().chain(&pod.status.init_container_statuses);
+    match containers.find_map(|status| container(pod, status)) {
+        Some(problem) => PodProblem { kind: ProblemKind::PodFailed, ..problem },
+        None => PodProblem::new(
+            ProblemKind::PodFailed,
+            "",
+            one_line(&format!("{}: {}", pod.status.reason, pod.status.message)),
+        ),
+    }
+}
+
+/// The Pod is being deleted. The message is that of an eviction or another disruption.
 fn terminating(pod: &PartialPod, now: Timestamp) -> PodProblem {
-    let finalizer = pod.foreign_finalizer().filter(|_| is_held(pod, now));
-    PodProblem::new(ProblemKind::Terminating, finalizer.unwrap_or_default(), "")
+    let disruption = pod.condition("DisruptionTarget").filter(|condition| condition.status == "True");
+    let message = disruption.map(|it| format!("{}: {}", it.reason, it.message)).unwrap_or_default();
+    match pod.foreign_finalizer().filter(|_| is_held(pod, now)) {
+        Some(finalizer) => PodProblem::new(ProblemKind::Held, finalizer, message),
+        None => PodProblem::new(ProblemKind::Terminating, "", message),
+    }
 }
 
 /// Whether a finalizer keeps a Pod whose deletion is due: it has ended, or its grace is over.
@@ -124,12 +149,15 @@ fn is_held(pod: &PartialPod, now: Timestamp) -> bool {
     pod.metadata.deletion_timestamp.as_ref().is_some_and(is_due) && pod.foreign_finalizer().is_some()
 }
 
+/// How much later than it is due an annotation of the stream may be observed: it waits for its turn, and the start has whole seconds.
+const LATE_WRITE: SignedDuration = SignedDuration::from_secs(3);
+
 /// Whether the agent may have reported over the stream, and the annotation not have followed yet. A restart puts that off.
 fn may_have_reported(pod: &PartialPod, epochs: Epochs, now: Timestamp) -> bool {
     let containers = pod.status.init_container_statuses.iter().chain(&pod.status.container_statuses);
     let started = containers.filter_map(|status| Some(status.state.running.as_ref()?.started_at.as_ref()?.0)).max();
     let (Some(lag), Some(started)) = (epochs.lag, started) else { return false };
-    started.max(epochs.since.unwrap_or(started)).duration_until(now) <= lag
+    started.max(epochs.since.unwrap_or(started)).duration_until(now) <= lag.saturating_add(LATE_WRITE)
 }
 
 /// The name of the Pod's ServiceAccount.
@@ -170,7 +198,7 @@ fn container(pod: &PartialPod, status: &PartialContainerStatus) -> Option<PodPro
     let problem = |kind, message: String| PodProblem::new(kind, &status.name, message);
     let is_init = pod.spec.init_containers.iter().any(|it| it.name == status.name && !it.is_sidecar());
     let failed = |end: &ContainerTerminated| {
-        let words = match one_line(&end.message) {
+        let words = match last_words(end) {
             words if words.is_empty() => "no termination message".to_owned(),
             words => format!("termination message: {words}"),
         };
