@@ -22,10 +22,9 @@ const FAILURE_TARGET: &str = "FailureTarget";
 
 /// Jobs that are about to fail.
 pub(super) fn failing_jobs(facts: &Facts) -> Vec<Finding> {
-    let failing = facts.jobs.iter().filter(|job| !job.is_finished());
+    let failing = facts.jobs.iter().map(|job| &**job).filter(|job| !job.is_finished());
     let failing = failing.filter_map(|job| Some((job, job.condition(FAILURE_TARGET)?)));
-    let finding = |(job, condition): (_, &PartialCondition)| {
-        let job: &PartialJob = job;
+    let finding = |(job, condition): (&PartialJob, &PartialCondition)| {
         let what = format!("Job {} is about to fail, and its Pods end.", job.name_any());
         let advice = "Wait: once it has failed, the failure policy of the JobSet decides.";
         let message = format!("{}: {}", condition.reason, condition.message);

@@ -81,7 +81,7 @@ fn restart(
     let names = name_few(&pods.iter().map(|it| it.pod).collect::<Vec<_>>());
     let reason = conditions::NODES_CORDONED.to_owned();
     let message = format!("Pods leave cordoned nodes {nodes}: {names}");
-    let cause = Cause { reason, message, trigger: Trigger::Cordoned, failed_at: None, is_loss: true };
+    let cause = Cause { reason, message, trigger: Trigger::Cordoned, failed_at: None, is_loss: true, blame: None };
     epochs::begin(reconciliation, Counting::Ignored, &cause, "not counted", true)?;
     let minutes = COOL_DOWN.as_mins();
     let message =

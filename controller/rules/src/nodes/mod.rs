@@ -175,7 +175,8 @@ fn clear_for_index(reconciliation: &mut Reconciliation<'_>, blame: &Blame, nodes
     reconciliation.status.avoided_nodes = kept;
     for avoided in over {
         let Blame { job, index, node, .. } = blame;
-        let why = format!("index {index} of Job {job} has failed on node {node} as well: the fault is not that of the node");
+        let why =
+            format!("index {index} of Job {job} has failed on node {node} as well: the fault is not that of the node");
         cleared(reconciliation, &avoided.node, &why);
     }
 }

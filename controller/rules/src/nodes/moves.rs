@@ -74,7 +74,8 @@ fn move_job(
     let pods = current.pods.into_iter().flat_map(JobPods::all).filter(|pod| is_here(pod));
     reconciliation.facts.push(Fact::PodsMove(pods.count()));
     avoided.moving = vec![blame.pod.clone()];
-    let moved = format!("; Job {} leaves the domain {domain} of {key}, and comes back where no other is free", current.name);
+    let moved =
+        format!("; Job {} leaves the domain {domain} of {key}, and comes back where no other is free", current.name);
     (avoided.topology_key, avoided.domain) = (key, domain);
     moved
 }
@@ -85,7 +86,8 @@ pub(crate) fn carry_out(reconciliation: &mut Reconciliation<'_>) {
         return;
     }
     for (avoided, pod) in pending(reconciliation) {
-        let message = format!("Pod {} leaves node {}, which is avoided; another Pod takes its place", pod.name, avoided.node);
+        let message =
+            format!("Pod {} leaves node {}, which is avoided; another Pod takes its place", pod.name, avoided.node);
         reconciliation.delete_pod(&pod.name, &pod.uid, PodDeletion::Moved, message);
     }
     if let Some(until) = waits_until(reconciliation).filter(|_| is_pending(reconciliation)) {

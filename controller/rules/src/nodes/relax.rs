@@ -29,7 +29,10 @@ pub(crate) fn replace_unschedulable(reconciliation: &mut Reconciliation<'_>) -> 
         return ControlFlow::Break(());
     }
     for pod in late {
-        let message = format!("Pod {} has found no node for a minute: another one only prefers nodes that are not avoided", pod.name);
+        let message = format!(
+            "Pod {} has found no node for a minute: another one only prefers nodes that are not avoided",
+            pod.name
+        );
         reconciliation.delete_pod(&pod.name, &pod.uid, PodDeletion::Unschedulable, message);
     }
     ControlFlow::Continue(())

@@ -11,6 +11,7 @@ mod life;
 mod member;
 mod slot;
 mod stream_report;
+mod unscheduled;
 mod view;
 
 use std::collections::{HashMap, HashSet};

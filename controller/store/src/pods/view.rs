@@ -14,20 +14,17 @@ use super::containers::{
 };
 use super::failure::{Exit, PodFailure, ReportedExit, has_failed, shorten};
 use super::life::{self, EndedLife};
+use super::unscheduled;
 use crate::job::{controller, number};
 use crate::{dialect, version};
 
 /// Longest text of a malformed epoch that is kept, in bytes. An annotation may have 256 KiB.
 const LONGEST_EPOCH: usize = 64;
-/// Longest message of the scheduler that is kept, in bytes.
-const LONGEST_MESSAGE: usize = 256;
 /// Longest name of a topology that is kept, in bytes: that of a label. A longer one is the label of no node.
 const LONGEST_LABEL: usize = 253 + "/".len() + 63;
 
 /// Label of nodes with their name.
 const HOSTNAME: &str = "kubernetes.io/hostname";
-/// Condition of a Pod that says whether it has a node.
-const POD_SCHEDULED: &str = "PodScheduled";
 
 // Each is said by itself, and read by itself.
 #[allow(clippy::struct_excessive_bools)]
@@ -186,7 +183,7 @@ impl PodView {
             held_by: deleted_at.and_then(|_| pod.foreign_finalizer()).map(Into::into),
             node: pod.spec.node_name.as_deref().map(Arc::from),
             pinned: pod.is_pinned(),
-            unscheduled: unscheduled(pod),
+            unscheduled: unscheduled::why(pod),
             domain: domain(pod),
             workers: identity(workers.iter()),
             workers_started: workers.iter().filter_map(started).min(),
@@ -201,7 +198,7 @@ impl PodView {
             life: life::reported(pod.annotations()),
             ended_life,
             sandbox_lost_at: lost_at.filter(|_| !gets_another_sandbox(pod)),
-            unschedulable_since: unschedulable_since(pod),
+            unschedulable_since: unscheduled::since(pod),
             selects_host: pod.spec.node_selector.get(HOSTNAME).is_some(),
             waiting: waiting(pod).map(Box::new),
             failure: failing.then(|| Box::new(PodFailure::of(pod))),
@@ -266,16 +263,6 @@ impl Epoch {
     }
 }
 
-fn unscheduled(pod: &PartialPod) -> Option<Box<str>> {
-    let condition = pod.condition("PodScheduled").filter(|condition| condition.status == "False")?;
-    let message = condition.message.as_str();
-    // `0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: 0/2 nodes are available: ...`
-    let cause =
-        message.split_once(" preemption: ").map(|(before, _)| before.rsplit_once(". ").unwrap_or((before, "")).0);
-    let cause = cause.unwrap_or(message).trim_end_matches('.');
-    pod.spec.node_name.is_none().then(|| shorten(&format!("{}: {cause}", condition.reason), LONGEST_MESSAGE).into())
-}
-
 fn domain(pod: &PartialPod) -> Option<Domain> {
     let key = pod.annotations().get(labels::EXCLUSIVE_TOPOLOGY)?;
     if pod.annotations().contains_key(labels::NODE_SELECTOR_STRATEGY) {
@@ -283,13 +270,6 @@ fn domain(pod: &PartialPod) -> Option<Domain> {
     }
     let value = pod.spec.node_selector.get(key).map(Into::into);
     Some(Domain { key: shorten(key, LONGEST_LABEL + 1).into(), value })
-}
-
-/// Since when the scheduler finds no node for a Pod that keeps away from some by a hard rule.
-fn unschedulable_since(pod: &PartialPod) -> Option<Timestamp> {
-    let is_hard = pod.annotations().get(labels::AVOID_NODES).is_some_and(|it| it == "Required");
-    let condition = pod.condition(POD_SCHEDULED).filter(|it| it.status == "False" && it.reason == "Unschedulable")?;
-    condition.last_transition_time.as_ref().map(|time| time.0).filter(|_| is_hard)
 }
 
 /// When the deletion was asked for. The timestamp of the API is that of the end of the grace.
@@ -355,27 +335,6 @@ mod tests {
             pod(&json!({"metadata": {"annotations": {(labels::EPOCH): long, (labels::EXCLUSIVE_TOPOLOGY): long}}}));
         let Epoch::Malformed(epoch) = view.epoch else { unreachable!("{:?}", view.epoch) };
         assert_eq!((epoch.len(), view.domain.unwrap().key.len()), (LONGEST_EPOCH, LONGEST_LABEL + 1));
-    }
-
-    #[rstest]
-    #[case::no_node_fits(
-        json!({}),
-        "0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: 0/2 nodes are available: 2 \
-         Preemption is not helpful for scheduling.",
-        Some("Unschedulable: 0/2 nodes are available: 2 Insufficient cpu")
-    )]
-    #[case::without_claims(json!({}), "0/1 nodes are available: 1 Too many pods. preemption: 0/1", Some("Unschedulable: 0/1 nodes are available: 1 Too many pods"))]
-    #[case::gated(json!({}), "Scheduling is blocked due to non-empty scheduling gates", Some("Unschedulable: Scheduling is blocked due to non-empty scheduling gates"))]
-    #[case::it_has_a_node(json!({"nodeName": "n"}), "no", None)]
-    fn pod_without_node_shows_words_of_scheduler(
-        #[case] spec: Value,
-        #[case] message: &str,
-        #[case] expected: Option<&str>,
-    ) {
-        let condition =
-            json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message});
-        let view = pod(&json!({"spec": spec, "status": {"conditions": [condition]}}));
-        assert_eq!(view.unscheduled.as_deref(), expected);
     }
 
     #[test]

@@ -4,7 +4,10 @@ use rstest::rstest;
 
 use super::cluster::run;
 use crate::proof::Property::{
-    self, AvoidedNodesLast, Backoff, Barrier, BoundedPlans, CordonsAreFree, CountsOfJobs, Deadline, EngineCounts, ExactBudget, ExecutionAttempts, Facts, FreeEpoch, HealthyPodsStay, LeavingStayOut, LossesFirst, NamesSettle, NoHang, OneRestartPerIncident, OneWorkerPerEpoch, OwnDeletionsAreNoFailures, PinnedPodsStay, RefusalsAreFree, RequestsOnce, Rest, ShrinkRestarts, SuccessIsFinal, ToldInTime, UrgentFirst,
+    self, AvoidedNodesLast, Backoff, Barrier, BoundedPlans, CordonsAreFree, CountsOfJobs, Deadline, EngineCounts,
+    ExactBudget, ExecutionAttempts, Facts, FreeEpoch, HealthyPodsStay, LeavingStayOut, LossesFirst, NamesSettle,
+    NoHang, OneRestartPerIncident, OneWorkerPerEpoch, OwnDeletionsAreNoFailures, PinnedPodsStay, RefusalsAreFree,
+    RequestsOnce, Rest, ShrinkRestarts, SuccessIsFinal, ToldInTime, UrgentFirst,
 };
 use crate::proof::RuleMutation;
 
