@@ -33,7 +33,8 @@ pub(super) fn begin(reconciliation: &mut Reconciliation<'_>, blame: &Blame, avoi
         let is_at_fault = |current: &Current<'_>| {
             pod.index.is_some_and(|index| verdict::index_is_at_fault(strikes, current.name, index, now))
         };
-        is_here(pod) && pinned::of_pod(pod).is_none() && current.is_some_and(|current| !is_at_fault(current))
+        let may_leave = is_here(pod) && was_there_before(pod, avoided) && pinned::of_pod(pod).is_none();
+        may_leave && current.is_some_and(|current| !is_at_fault(current))
     };
     let mut names: Vec<String> = pods.into_iter().filter(leaves).map(|(_, pod)| pod.name.clone()).collect();
     // The one that has failed leaves in any case.
@@ -164,6 +165,11 @@ pub(super) fn slot_of<'a>(reconciliation: &Reconciliation<'a>, name: &str) -> Op
         let index = index.parse().ok().filter(|_| !random.contains('-'))?;
         Some((*current, index))
     })
+}
+
+/// Whether the Pod is older than the decision to avoid its node.
+pub(super) fn was_there_before(pod: &PodView, avoided: &AvoidedNode) -> bool {
+    pod.created <= avoided.since.0
 }
 
 /// Whether the Pod is there and stays.
