@@ -93,7 +93,7 @@ const OTHER: &str =
 #[case::no_budget(&[(COUNTED, "0+0x240"), (BUDGET, "0+0x240")], &[])]
 #[case::has_ended(&[(COUNTED, "1+0x240"), (BUDGET, "1+0x240"), (FAILED, "1+0x240")], &[])]
 #[case::node_that_two_jobsets_blame(&[(BLAMING, "_x100 2+0x140")], &["JobSetNodeBlamed"])]
-#[case::node_blamed_no_longer(&[(BLAMING, "2+0x100 _x140")], &[])]
+#[case::node_blamed_no_longer(&[(BLAMING, "2+0x100 stale _x139")], &[])]
 #[case::node_that_one_jobset_blames(&[(BLAMING, "1+0x240")], &[])]
 #[case::nobody_leads(&[(RECONCILING, "0+0x240")], &["JobSetControllerMissing"])]
 #[case::no_controller(&[(RECONCILING, NONE)], &["JobSetControllerMissing"])]
