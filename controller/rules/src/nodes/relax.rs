@@ -12,12 +12,12 @@ use crate::reconciliation::Reconciliation;
 use crate::types::PodDeletion;
 
 /// For how long a Pod may find no node.
-const PATIENCE: SignedDuration = SignedDuration::from_mins(1);
+const UNSCHEDULABLE_LIMIT: SignedDuration = SignedDuration::from_mins(1);
 
 /// Replaces the Pods that find no node.
 pub(crate) fn replace_unschedulable(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
     let pods: Vec<&PodView> = reconciliation.running_pods().flat_map(JobPods::unplaced).collect();
-    let due = |pod: &PodView| pod.unschedulable_since.and_then(|since| since.checked_add(PATIENCE).ok());
+    let due = |pod: &PodView| pod.unschedulable_since.and_then(|since| since.checked_add(UNSCHEDULABLE_LIMIT).ok());
     let is_late = |pod: &&PodView| due(pod).is_some_and(|due| reconciliation.is_due(due));
     let late: Vec<&PodView> = pods.into_iter().filter(is_late).collect();
     if late.is_empty() {

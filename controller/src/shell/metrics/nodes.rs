@@ -127,8 +127,9 @@ mod tests {
     use super::*;
 
     fn series(metrics: &NodeMetrics, now: &str) -> Vec<String> {
-        let families: Vec<MetricFamily> =
-            families(&lock(&metrics.0), now.parse().unwrap()).into_iter().map(Into::into).collect();
+        let families = families(&lock(&metrics.0), now.parse().unwrap()).into_iter().map(MetricFamily::from);
+        // As registries do.
+        let families: Vec<MetricFamily> = families.filter(|family| !family.get_metric().is_empty()).collect();
         let text = TextEncoder::new().encode_to_string(&families).unwrap();
         text.lines().filter(|line| !line.starts_with('#')).map(ToOwned::to_owned).collect()
     }
