@@ -61,7 +61,7 @@ fn finding(problem: &PodProblem, pods: &[&PartialPod], facts: &Facts) -> Finding
     let first = pods.first().map(|pod| pod.name_any()).unwrap_or_default();
     let who = if pods.len() == 1 { format!("Pod {first}") } else { format!("{} Pods", pods.len()) };
     let (is, has) = if pods.len() == 1 { ("is", "has") } else { ("are", "have") };
-    let PodProblem { kind, subject, message } = problem;
+    let PodProblem { kind, subject, .. } = problem;
     let (what, advice) = match kind {
         ProblemKind::LeaderUnschedulable => (
             format!("{who}, which leads Job {subject} in exclusive placement, has no node; its followers wait for it."),
@@ -148,6 +148,11 @@ fn finding(problem: &PodProblem, pods: &[&PartialPod], facts: &Facts) -> Finding
             format!("Wait, or see `{}`.", facts.kubectl(&format!("describe pod {first}"))),
         ),
     };
+    Finding::new(format!("{kind:?}"), what, advice).with(details(problem, pods, facts))
+}
+
+fn details(problem: &PodProblem, pods: &[&PartialPod], facts: &Facts) -> Vec<String> {
+    let PodProblem { kind, message, .. } = problem;
     let mut details = Vec::new();
     if !message.is_empty() {
         details.push(message.clone());
@@ -164,7 +169,7 @@ fn finding(problem: &PodProblem, pods: &[&PartialPod], facts: &Facts) -> Finding
     if pods.len() > 1 {
         details.push(names(&pods.iter().map(|pod| pod.name_any()).collect::<Vec<_>>()));
     }
-    Finding::new(format!("{kind:?}"), what, advice).with(details)
+    details
 }
 
 /// Why no node that there is can ever hold these Pods.

@@ -171,13 +171,15 @@ pub(super) fn edit_jobset(broken: Option<RuleMutation>, jobset: &mut Arc<JobSet>
             status.into_iter().filter_map(|status| status.restart_requests.as_mut()).for_each(Vec::clear);
         }
         Some(RuleMutation::AvoidedNodesForgotten) => {
-            let status = Arc::make_mut(jobset).status.as_mut();
-            status.into_iter().for_each(|status| status.avoided_nodes.clear());
+            if let Some(status) = Arc::make_mut(jobset).status.as_mut() {
+                status.avoided_nodes.clear();
+            }
         }
         Some(RuleMutation::PinsNotObserved) => {
             for group in &mut Arc::make_mut(jobset).spec.replicated_jobs {
-                let pod = group.template.spec.template.spec.as_mut();
-                pod.into_iter().for_each(|pod| pod.node_selector = None);
+                if let Some(pod) = group.template.spec.template.spec.as_mut() {
+                    pod.node_selector = None;
+                }
             }
         }
         Some(RuleMutation::SuccessPolicyNotObserved) => {

@@ -55,12 +55,11 @@ impl<'a> WorkerEnd<'a> {
     /// they have ended. Of the worker beside a sidecar, the exit code tells.
     pub(crate) fn seen_late(pod: &'a PodView, epoch: i32) -> Option<Self> {
         let reported = pod.worker_exit.as_deref().filter(|exit| exit.epoch == epoch);
-        let at = match reported {
-            Some(exit) => exit.exit.finished_at,
-            None => {
-                let exit = pod.failure.as_ref()?.exit.as_ref().filter(|_| pod.epoch.number() == Some(epoch))?;
-                exit.finished_at.filter(|_| !OF_ASKED.contains(&exit.code))
-            }
+        let at = if let Some(exit) = reported {
+            exit.exit.finished_at
+        } else {
+            let exit = pod.failure.as_ref()?.exit.as_ref().filter(|_| pod.epoch.number() == Some(epoch))?;
+            exit.finished_at.filter(|_| !OF_ASKED.contains(&exit.code))
         };
         let resolution = if reported.is_some() { CLOCK_SKEW } else { SECOND };
         let end = Self { at: Some(at?), resolution, ..Self::of_pod(pod, pod.deleted_at.is_some()) };

@@ -25,7 +25,9 @@ pub(crate) fn replace_unschedulable(reconciliation: &mut Reconciliation<'_>) -> 
     }
     let avoided = &mut reconciliation.status.avoided_nodes;
     if !avoided.is_empty() && !avoided.iter().any(|it| it.relaxed) {
-        avoided.iter_mut().for_each(|it| it.relaxed = true);
+        for node in avoided {
+            node.relaxed = true;
+        }
         return ControlFlow::Break(());
     }
     for pod in late {

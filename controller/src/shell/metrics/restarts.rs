@@ -33,6 +33,14 @@ pub(super) struct Restarts {
     downtime: CounterVec,
 }
 
+fn active_jobsets(registry: &Registry) -> prometheus::Result<IntGaugeVec> {
+    let options = Opts::new(
+        "jobset_active_jobsets",
+        "JobSets of the namespace that are neither suspended nor finished. Only the leader counts them.",
+    );
+    registered(registry, IntGaugeVec::new(options, &["namespace"]))
+}
+
 impl Restarts {
     pub(super) fn register(registry: &Registry) -> prometheus::Result<Self> {
         let counter =
@@ -46,12 +54,8 @@ impl Restarts {
             "jobset_downtime_seconds_total",
             "Sum of the durations of restarts of whole groups: time in which JobSets did not run.",
         );
-        let active = Opts::new(
-            "jobset_active_jobsets",
-            "JobSets of the namespace that are neither suspended nor finished. Only the leader counts them.",
-        );
         Ok(Self {
-            active: registered(registry, IntGaugeVec::new(active, &["namespace"]))?,
+            active: active_jobsets(registry)?,
             failed: counter(
                 "jobset_failed_total",
                 "1 once the JobSet has failed. The series begins then, and ends with the JobSet.",
