@@ -58,8 +58,8 @@ async fn nodes_are_listed() -> Result<()> {
 /// A user who may list the JobSets of the namespace, and no nodes.
 async fn viewer(space: &Space) -> Result<()> {
     let roles: Api<Role> = Api::default_namespaced(space.client.clone());
-    let rules = json!([{"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "verbs": ["list"]}]);
-    let role = json!({"metadata": {"name": "viewer"}, "rules": rules});
+    let may_list = json!([{"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "verbs": ["list"]}]);
+    let role = json!({"metadata": {"name": "viewer"}, "rules": may_list});
     roles.create(&PostParams::default(), &serde_json::from_value(role)?).await?;
     let bindings: Api<RoleBinding> = Api::default_namespaced(space.client.clone());
     let binding = json!({

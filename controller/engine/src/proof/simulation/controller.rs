@@ -244,7 +244,7 @@ impl SimulatedCluster {
         let status = Some(status_answer.unwrap_or(Ok(false)));
         let unanswered = slow.iter().map(SlowRequest::part).collect();
         self.controller.slow.extend(slow);
-        let outcome = Outcome { written, failures, accepted, provided, status, unanswered, ..Outcome::default() };
+        let outcome = Outcome { written, failures, provided, accepted, status, unanswered, ..Outcome::default() };
         self.controller.note_failing(&outcome);
         let now = self.controller_now(Duration::ZERO);
         let is_written = matches!(outcome.status, Some(Ok(true)));

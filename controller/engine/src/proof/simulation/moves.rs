@@ -144,6 +144,17 @@ impl SimulatedCluster {
         here
     }
 
+    /// The Pods of a Job select their node as the JobSet says, whatever of it has reached the engine.
+    pub(super) fn pin(&self, job: &mut Job) {
+        let name = job.metadata.labels.as_ref().and_then(|labels| labels.get(labels::REPLICATED_JOB_NAME));
+        let group = self.api.jobset.spec.replicated_jobs.iter().find(|group| Some(&group.name) == name);
+        let selector = group.and_then(|group| group.template.spec.template.spec.as_ref()?.node_selector.clone());
+        let pod = job.spec.as_mut().and_then(|spec| spec.template.spec.as_mut());
+        if let (Some(pod), Some(selector)) = (pod, selector) {
+            pod.node_selector = Some(selector);
+        }
+    }
+
     /// The scheduler says that it finds no node for a Pod that keeps away from some.
     pub(super) fn show_unschedulable(&mut self, pod: &str, form: AvoidNodes) {
         let now = self.now();

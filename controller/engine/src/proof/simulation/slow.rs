@@ -58,7 +58,7 @@ impl SimulatedCluster {
             self.carry_out(action, &mut work);
         }
         let WorkUnderWay { failures, accepted, provided, written, .. } = work;
-        let mut outcome = Outcome { failures, accepted, provided, ..Outcome::default() };
+        let mut outcome = Outcome { failures, provided, accepted, ..Outcome::default() };
         if fails {
             let error = RequestError { failure: Failure::Transient, note: None };
             outcome = Outcome { failures: vec![(shared.unwrap_or(own), error)], ..Outcome::default() };
