@@ -23,7 +23,8 @@ use tokio_rustls::TlsConnector;
 
 /// The Secret of the own CA.
 pub(super) const AUTHORITY: &str = "jobset-webhook-ca";
-const OF_WEBHOOK: &str = "jobset-webhook-certificate";
+/// The Secret of the webhook's certificate.
+pub(super) const OF_WEBHOOK: &str = "jobset-webhook-certificate";
 const OF_RELAY: &str = "jobset-relay-certificate";
 /// The Secrets of what the CA has signed.
 pub(super) const LEAVES: [&str; 3] = [OF_WEBHOOK, OF_RELAY, "jobset-controller-certificate"];
@@ -62,28 +63,28 @@ impl<'a> Certificates<'a> {
         Ok(stored)
     }
 
-    /// The certificates name the own CA, and each caBundle has it alone.
+    /// The certificates are of the own CA.
     pub(super) async fn are_of_own_issuer(&self) -> Result<()> {
         let stored = self.read().await?;
         let authority = file(&stored, AUTHORITY, CERTIFICATE)?;
         for name in LEAVES {
             ensure!(file(&stored, name, CA)? == authority, "{name} is not of the own CA");
         }
-        self.is_trusted_alone(authority).await
+        Ok(())
     }
 
-    /// Waits until each caBundle has this CA alone.
-    async fn is_trusted_alone(&self, authority: &[u8]) -> Result<()> {
-        wait::until_met(LIMIT, "the CA in all caBundles", || async {
-            let bundles = self.bundles().await?;
+    /// Waits until each caBundle has the own CA, and no other.
+    pub(super) async fn are_trusted_alone(&self) -> Result<()> {
+        wait::until_met(LIMIT, "the own CA alone in all caBundles", || async {
+            let stored = self.read().await?;
+            let authority = file(&stored, AUTHORITY, CERTIFICATE)?;
+            let mut bundles = self.bundles().await?;
             ensure!(bundles.len() > 2, "only {} webhooks", bundles.len());
-            let others: Vec<_> = bundles.into_iter().filter(|(_, bundle)| bundle != authority).collect();
-            let of = |(webhook, bundle): (String, Vec<u8>)| format!("{webhook}: {}", String::from_utf8_lossy(&bundle));
-            Ok(if others.is_empty() {
-                Check::Met(())
-            } else {
-                Check::Unmet(others.into_iter().map(of).collect::<Vec<_>>().join(", "))
-            })
+            bundles.retain(|(_, bundle)| bundle != authority);
+            let number = |bundle: &[u8]| CertificateDer::pem_slice_iter(bundle).count();
+            let others = bundles.iter().map(|(webhook, bundle)| format!("{webhook} has {} CAs", number(bundle)));
+            let others: Vec<_> = others.collect();
+            Ok(if others.is_empty() { Check::Met(()) } else { Check::Unmet(others.join(", ")) })
         })
         .await
     }

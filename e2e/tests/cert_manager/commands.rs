@@ -42,6 +42,11 @@ impl Page {
         found.map(|block| &*block.text).with_context(|| format!("no block has {words:?}"))
     }
 
+    /// The commands of all blocks.
+    pub(super) fn commands(&self) -> String {
+        self.blocks.iter().filter(|block| block.language == "console").map(|block| &*block.text).collect()
+    }
+
     /// The command in a line of text that begins so.
     pub(super) fn inline(&self, words: &str) -> Result<&str> {
         let (_, rest) = self.text.split_once(&format!("`{words}")).with_context(|| format!("no text has {words:?}"))?;

@@ -61,7 +61,7 @@ pub(crate) async fn reviewed_throughout<T>(cluster: &Cluster, change: impl Futur
 }
 
 /// Has a JobSet reviewed, which is not created.
-pub(crate) async fn review(cluster: &Cluster) -> Result<()> {
+async fn review(cluster: &Cluster) -> Result<()> {
     let jobsets: Api<JobSet> = Api::namespaced(cluster.client(), "default");
     let jobset: JobSet = serde_json::from_value(json!({
         "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "review"}, "spec": {},
