@@ -12,6 +12,11 @@ pub fn keep(container: &mut Container) {
     }
 }
 
+/// Whether the agent has logged this line, in the course of things. The log of a container has those of the worker and of its supervisor.
+pub fn is_of_agent(line: &str) -> bool {
+    line.contains(" INFO jobset_agent::")
+}
+
 #[cfg(test)]
 mod tests {
     use rstest::rstest;

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use jobset_api::JobTemplateSpec;
+use jobset_api::last_words::is_of_agent;
 use jobset_objects::{
     ContainerState, PartialContainerStatus, PartialPod, PartialPodStatus, RESTARTING_ALL_CONTAINERS, WorkerExit,
 };
@@ -235,8 +236,8 @@ pub(super) fn last_words(text: &str) -> String {
     let begin = text.len().saturating_sub(LONGEST_MESSAGE);
     let lines = text[text.ceil_char_boundary(begin)..].lines();
     let clean = |line: &str| line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
-    let lines = lines.map(|line| clean(line).trim().to_owned()).filter(|line| !line.is_empty());
-    lines.collect::<Vec<_>>().join(" | ")
+    let lines = lines.filter(|line| !is_of_agent(line)).map(|line| clean(line).trim().to_owned());
+    lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" | ")
 }
 
 /// At most this many bytes of a message: its begin, which says what has failed, and its end, which has the last words.
@@ -297,6 +298,10 @@ mod tests {
     #[case::nothing("", "")]
     #[case::lines("step 7\nloss is NaN\n", "step 7 | loss is NaN")]
     #[case::blank_lines("a\r\n\n \nb", "a | b")]
+    #[case::supervisor_logs_too(
+        "2026-11-28T00:46:29Z  INFO jobset_agent::run: barrier lifted epoch=1\nloss is NaN",
+        "loss is NaN"
+    )]
     #[case::control_characters("a\u{1b}[31mred\u{7}", "a [31mred")]
     fn last_words_are_one_line(#[case] text: &str, #[case] expected: &str) {
         assert_eq!(last_words(text), expected);
