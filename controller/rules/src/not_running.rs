@@ -27,7 +27,7 @@ pub(super) fn report(reconciliation: &mut Reconciliation<'_>) {
         return;
     }
     let words = |age| format!("{age} after the barrier was lifted,");
-    let Some(begin) = barrier::begin_of_message(reconciliation, conditions::WORKERS_NOT_RUNNING, since, LATE, words)
+    let Some(begin) = barrier::begin_of_message(reconciliation, conditions::WORKERS_NOT_RUNNING, since, &[LATE], words)
     else {
         return;
     };
@@ -50,8 +50,11 @@ fn late_pods<'a>(reconciliation: &Reconciliation<'a>) -> Vec<&'a PodView> {
 
 /// What the Pod waits for, as far as its status and its node tell.
 pub(super) fn why(reconciliation: &Reconciliation<'_>, pod: &PodView) -> Option<String> {
-    let PodView { name, node, waiting, .. } = pod;
-    let Some(node) = node.as_deref() else { return Some(format!("Pod {name} has no node")) };
+    let PodView { name, node, unscheduled, waiting, .. } = pod;
+    let Some(node) = node.as_deref() else {
+        let why = unscheduled.as_deref().map(|why| format!(" ({why})")).unwrap_or_default();
+        return Some(format!("Pod {name} has no node{why}"));
+    };
     if reconciliation.observed.node_of(pod).is_some_and(|node| !node.ready) {
         return Some(format!("node {node} of Pod {name} is not ready"));
     }

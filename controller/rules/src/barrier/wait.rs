@@ -10,10 +10,12 @@ use crate::{backoff, not_running, settle};
 
 /// After this time at the barrier, an agent that runs and has not reported is silent.
 const SILENT: SignedDuration = SignedDuration::from_secs(15);
-/// After this time at the barrier, a Pod that has not reported is missing. The unit of the time that the message says.
+/// After this time at the barrier, a Pod that has not reported is missing: within a minute the condition names what it waits for.
+const MISSING: SignedDuration = SignedDuration::from_secs(45);
+/// The unit of the time that the message says.
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
 
-/// Sets the condition BarrierWaiting, and refreshes its message after 1, 2, 4 ... minutes.
+/// Sets the condition BarrierWaiting, and refreshes its message after 45 s and 1, 2, 4 ... minutes.
 pub(crate) fn report_wait(reconciliation: &mut Reconciliation<'_>) {
     if settle::report(reconciliation) {
         return;
@@ -34,7 +36,8 @@ pub(crate) fn report_wait(reconciliation: &mut Reconciliation<'_>) {
     }
     let since = waits_since(reconciliation);
     let words = |age| format!("the group waits at the barrier for {age}");
-    let Some(begin) = begin_of_message(reconciliation, conditions::BARRIER_WAITING, since, SILENT, words) else {
+    let steps = [SILENT, MISSING];
+    let Some(begin) = begin_of_message(reconciliation, conditions::BARRIER_WAITING, since, &steps, words) else {
         return;
     };
     let stored_reason = reconciliation.true_condition(conditions::BARRIER_WAITING).map(|it| it.reason.clone());
@@ -45,7 +48,10 @@ pub(crate) fn report_wait(reconciliation: &mut Reconciliation<'_>) {
             pod.name
         );
         (conditions::PODS_LEAVING, what)
-    } else if silent.is_empty() && reconciliation.now.0.duration_since(since) < MINUTE {
+    } else if silent.is_empty() && reconciliation.now.0.duration_since(since) < MISSING {
+        let silent_at =
+            unreported_pods(reconciliation).filter_map(silent_at).filter(|at| *at > reconciliation.now.0).min();
+        silent_at.into_iter().for_each(|at| reconciliation.requeue_at(at));
         return;
     } else if silent.is_empty() {
         let missing = by_name(missing_pods(reconciliation));
@@ -87,16 +93,16 @@ fn waits_since(reconciliation: &Reconciliation<'_>) -> Timestamp {
     ended.chain(created).chain(epoch).max().unwrap_or(reconciliation.now.0)
 }
 
-/// The begin of the message of a condition, which says how long something has lasted: after `long`, which is less than a minute, and
-/// after 1, 2, 4 ... minutes. `None` before, and while the condition says so.
+/// The begin of the message of a condition, which says how long something has lasted: after each of `steps`, which are less than a
+/// minute, and after 1, 2, 4 ... minutes. `None` before, and while the condition says so.
 pub(crate) fn begin_of_message(
     reconciliation: &mut Reconciliation<'_>,
     condition: &str,
     since: Timestamp,
-    long: SignedDuration,
+    steps: &[SignedDuration],
     words: impl FnOnce(String) -> String,
 ) -> Option<String> {
-    let (age, next) = age(reconciliation.now.0.duration_since(since), long);
+    let (age, next) = age(reconciliation.now.0.duration_since(since), steps);
     reconciliation.requeue_at(since.saturating_add(next).unwrap_or(since));
     let begin = words(age?);
     let stored = reconciliation.true_condition(condition);
@@ -104,10 +110,13 @@ pub(crate) fn begin_of_message(
 }
 
 /// How long something has lasted, in words, and after which time the next words follow.
-fn age(lasted: SignedDuration, long: SignedDuration) -> (Option<String>, SignedDuration) {
+fn age(lasted: SignedDuration, steps: &[SignedDuration]) -> (Option<String>, SignedDuration) {
     match lasted.as_mins() {
-        ..1 if lasted < long => (None, long),
-        ..1 => (Some(format!("{} s", long.as_secs())), MINUTE),
+        ..1 => {
+            let (passed, later) = steps.split_at(steps.partition_point(|step| *step <= lasted));
+            let words = passed.last().map(|step| format!("{} s", step.as_secs()));
+            (words, later.first().copied().unwrap_or(MINUTE))
+        }
         minutes => {
             let power = 1_i64 << minutes.ilog2();
             (Some(format!("{power} min")), SignedDuration::from_mins(power.saturating_mul(2)))
@@ -130,8 +139,13 @@ fn unreported_pods<'a>(reconciliation: &Reconciliation<'a>) -> impl Iterator<Ite
 
 /// Whether the agent of the Pod has run for long enough to have reported.
 fn is_silent(reconciliation: &Reconciliation<'_>, pod: &PodView) -> bool {
+    silent_at(pod).is_some_and(|at| at <= reconciliation.now.0)
+}
+
+/// From when on the agent of the Pod is silent, if it runs.
+fn silent_at(pod: &PodView) -> Option<Timestamp> {
     let started = if pod.sidecar { pod.agent_started } else { pod.workers_started };
-    started.is_some_and(|started| reconciliation.now.0.duration_since(started) >= SILENT)
+    started?.checked_add(SILENT).ok()
 }
 
 #[cfg(test)]
@@ -142,13 +156,14 @@ mod tests {
 
     #[rstest]
     #[case::at_first(14, None, 15)]
-    #[case::agents_should_have_reported(15, Some("15 s"), 60)]
-    #[case::just_before_a_minute(59, Some("15 s"), 60)]
+    #[case::agents_should_have_reported(15, Some("15 s"), 45)]
+    #[case::pods_should_have_reported(45, Some("45 s"), 60)]
+    #[case::just_before_a_minute(59, Some("45 s"), 60)]
     #[case::a_minute(60, Some("1 min"), 120)]
     #[case::three_minutes(200, Some("2 min"), 240)]
     #[case::a_day(86_400, Some("1024 min"), 122_880)]
     fn age_doubles(#[case] lasted: i64, #[case] words: Option<&str>, #[case] next: i64) {
-        let (age, after) = age(SignedDuration::from_secs(lasted), SILENT);
+        let (age, after) = age(SignedDuration::from_secs(lasted), &[SILENT, MISSING]);
         assert_eq!((age.as_deref(), after.as_secs()), (words, next));
     }
 }

@@ -19,6 +19,8 @@ use crate::{dialect, version};
 
 /// Longest text of a malformed epoch that is kept, in bytes. An annotation may have 256 KiB.
 const LONGEST_EPOCH: usize = 64;
+/// Longest message of the scheduler that is kept, in bytes.
+const LONGEST_MESSAGE: usize = 256;
 /// Longest name of a topology that is kept, in bytes: that of a label. A longer one is the label of no node.
 const LONGEST_LABEL: usize = 253 + "/".len() + 63;
 
@@ -50,6 +52,8 @@ pub struct PodView {
     /// A finalizer of somebody else that keeps it, if it is being deleted.
     pub held_by: Option<Box<str>>,
     pub node: Option<Arc<str>>,
+    /// Why it has no node, as the scheduler says.
+    pub unscheduled: Option<Box<str>>,
     /// Topology domain that its node selector asks for, if its JobSet is placed exclusively: the Pod follows its leader.
     pub domain: Option<Domain>,
     /// Identity of the worker containers that run; 0 if none does. Containers of another life have another.
@@ -167,6 +171,7 @@ impl PodView {
             tracked: pod.finalizers().iter().any(|finalizer| finalizer == JOB_TRACKING),
             held_by: deleted_at.and_then(|_| pod.foreign_finalizer()).map(Into::into),
             node: pod.spec.node_name.as_deref().map(Arc::from),
+            unscheduled: unscheduled(pod),
             domain: domain(pod),
             workers: identity(workers.iter()),
             workers_started: workers.iter().filter_map(started).min(),
@@ -244,6 +249,16 @@ impl Epoch {
     }
 }
 
+fn unscheduled(pod: &PartialPod) -> Option<Box<str>> {
+    let condition = pod.condition("PodScheduled").filter(|condition| condition.status == "False")?;
+    let message = condition.message.as_str();
+    // `0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: 0/2 nodes are available: ...`
+    let cause =
+        message.split_once(" preemption: ").map(|(before, _)| before.rsplit_once(". ").unwrap_or((before, "")).0);
+    let cause = cause.unwrap_or(message).trim_end_matches('.');
+    pod.spec.node_name.is_none().then(|| shorten(&format!("{}: {cause}", condition.reason), LONGEST_MESSAGE).into())
+}
+
 fn domain(pod: &PartialPod) -> Option<Domain> {
     let key = pod.annotations().get(labels::EXCLUSIVE_TOPOLOGY)?;
     if pod.annotations().contains_key(labels::NODE_SELECTOR_STRATEGY) {
@@ -316,6 +331,27 @@ mod tests {
             pod(&json!({"metadata": {"annotations": {(labels::EPOCH): long, (labels::EXCLUSIVE_TOPOLOGY): long}}}));
         let Epoch::Malformed(epoch) = view.epoch else { unreachable!("{:?}", view.epoch) };
         assert_eq!((epoch.len(), view.domain.unwrap().key.len()), (LONGEST_EPOCH, LONGEST_LABEL + 1));
+    }
+
+    #[rstest]
+    #[case::no_node_fits(
+        json!({}),
+        "0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: 0/2 nodes are available: 2 \
+         Preemption is not helpful for scheduling.",
+        Some("Unschedulable: 0/2 nodes are available: 2 Insufficient cpu")
+    )]
+    #[case::without_claims(json!({}), "0/1 nodes are available: 1 Too many pods. preemption: 0/1", Some("Unschedulable: 0/1 nodes are available: 1 Too many pods"))]
+    #[case::gated(json!({}), "Scheduling is blocked due to non-empty scheduling gates", Some("Unschedulable: Scheduling is blocked due to non-empty scheduling gates"))]
+    #[case::it_has_a_node(json!({"nodeName": "n"}), "no", None)]
+    fn pod_without_node_shows_words_of_scheduler(
+        #[case] spec: Value,
+        #[case] message: &str,
+        #[case] expected: Option<&str>,
+    ) {
+        let condition =
+            json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message});
+        let view = pod(&json!({"spec": spec, "status": {"conditions": [condition]}}));
+        assert_eq!(view.unscheduled.as_deref(), expected);
     }
 
     #[test]
