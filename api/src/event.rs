@@ -77,5 +77,7 @@ pub const NOT_CONTROLLED: &str = "NotControlled";
 pub const ROLE_BINDING_TAKEN: &str = "RoleBindingTaken";
 /// Warning. The admission policy that confines the agents is missing, so their Role is not bound.
 pub const AGENT_POLICY_MISSING: &str = "AgentPolicyMissing";
+/// Warning. The API server refuses Pods of a Job to the Job controller. The message says why.
+pub const PODS_REFUSED: &str = "PodsRefused";
 /// Warning. The API server refuses another request of the controller for this JobSet.
 pub const REFUSED: &str = "Refused";

@@ -10,6 +10,7 @@ mod kept;
 mod metadata;
 mod node;
 mod pod;
+mod refusal;
 #[cfg(any(test, feature = "testing"))]
 mod testing;
 mod worker_exit;
@@ -23,4 +24,5 @@ pub use pod::{
     ALL_CONTAINERS_RESTARTING, ContainerRunning, ContainerState, ContainerTerminated, ContainerWaiting, JOB_TRACKING,
     PartialContainer, PartialContainerStatus, PartialPod, PartialPodSpec, PartialPodStatus, RESTARTING_ALL_CONTAINERS,
 };
+pub use refusal::{FAILED_CREATE, last_observed, why_refused};
 pub use worker_exit::WorkerExit;

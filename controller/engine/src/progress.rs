@@ -129,6 +129,7 @@ fn changes_child(action: &Action) -> bool {
         | Action::CreateRoleBinding { .. }
         | Action::CreateClaim { .. }
         | Action::ReleasePod { .. }
+        | Action::FindRefusal { .. }
         | Action::DeleteJobSet
         | Action::DisableInPlaceRestart(_)
         | Action::AnnotateRestartBudget(_) => false,

@@ -39,7 +39,8 @@ impl Request {
             | Action::ReleasePod { name, .. }
             | Action::CreateService { name }
             | Action::CreateClaim { name, .. }
-            | Action::CreateRoleBinding { name, .. } => name,
+            | Action::CreateRoleBinding { name, .. }
+            | Action::FindRefusal { job: name, .. } => name,
             Action::DeleteJobSet | Action::DisableInPlaceRestart(_) | Action::AnnotateRestartBudget(_) => "",
         };
         Self::One(discriminant(action), name.to_owned())

@@ -19,6 +19,7 @@ mod gate;
 mod incident;
 mod invalid;
 mod job_end;
+mod late_pods;
 mod leftovers;
 mod lost_index;
 mod members;
@@ -98,6 +99,7 @@ fn rules(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
     request::carry_out(reconciliation)?;
     resize::resize(reconciliation)?;
     leftovers::report(reconciliation);
+    late_pods::ask(reconciliation);
     start::create_and_resume(reconciliation)?;
     if reconciliation.in_place() {
         in_place_rules(reconciliation)?;

@@ -132,6 +132,12 @@ pub enum Action {
         name: String,
         uid: String,
     },
+    /// Read from the Events of a Job why the API server refuses its Pods to the Job controller. What it refuses there counts as refused
+    /// to this controller.
+    FindRefusal {
+        job: String,
+        uid: String,
+    },
     /// Delete the JobSet itself: its `ttlSecondsAfterFinished` has expired, or its namespace is being deleted.
     DeleteJobSet,
     /// Annotate the JobSet so that its agents start their workers without a barrier. The text says why the JobSet does not

@@ -37,6 +37,8 @@ pub(super) enum ApplyError {
          right to patch Pods. Until then, the successors of lost Pods wait for the back-off of the Job controller"
     )]
     NotReleased(#[source] kube::Error),
+    #[error("the API server refuses Pods of Job {object} to the Job controller: {reason}")]
+    PodsRefused { object: String, reason: String },
     #[error("the Job controller has not carried out the suspension of Job {0} yet")]
     NotYetSuspended(String),
     #[error("a request for {0} has no answer, and too many others have none: it was cut short")]
@@ -72,7 +74,11 @@ impl ApplyError {
             | Self::PolicyUnread { source, .. }
             | Self::ResourcesRefused { source, .. }
             | Self::NotReleased(source) => Some(source),
-            Self::Taken { .. } | Self::AgentsUnconfined { .. } | Self::NotYetSuspended(_) | Self::CutShort(_) => None,
+            Self::Taken { .. }
+            | Self::AgentsUnconfined { .. }
+            | Self::PodsRefused { .. }
+            | Self::NotYetSuspended(_)
+            | Self::CutShort(_) => None,
         }
     }
 
@@ -84,6 +90,7 @@ impl ApplyError {
             Self::Taken { .. }
             | Self::AgentsUnconfined { .. }
             | Self::ResourcesRefused { .. }
+            | Self::PodsRefused { .. }
             | Self::NotReleased(_) => return Failure::Refused,
             Self::NotYetSuspended(_) => return Failure::Outdated,
             Self::CutShort(_) => return Failure::Transient,
@@ -136,6 +143,7 @@ impl ApplyError {
             Self::Taken { kind: Kind::RoleBinding, .. } => event::ROLE_BINDING_TAKEN,
             Self::AgentsUnconfined { .. } => event::AGENT_POLICY_MISSING,
             Self::ResourcesRefused { .. } => event::FAILED_RESOURCE_PROPAGATION,
+            Self::PodsRefused { .. } => event::PODS_REFUSED,
             Self::Taken { kind, .. } | Self::Api { verb: CREATE, kind, .. } => match kind {
                 Kind::Job => event::JOB_CREATION_FAILED,
                 Kind::Service => event::HEADLESS_SERVICE_CREATION_FAILED,
@@ -268,6 +276,10 @@ mod tests {
         assert!(!api("change", Kind::Pod, 503).of_release().refuses_shared());
     }
 
+    fn pods_refused() -> ApplyError {
+        ApplyError::PodsRefused { object: "ml/train".to_owned(), reason: "forbidden: exceeded quota: q".to_owned() }
+    }
+
     #[rstest]
     #[case(
         resources_refused(),
@@ -283,6 +295,7 @@ mod tests {
         "Refused",
         "cannot create RoleBinding ml/train, which the agents need: no"
     )]
+    #[case(pods_refused(), "PodsRefused", "Pods of Job ml/train to the Job controller: forbidden: exceeded quota: q")]
     #[case(taken(Kind::Job), "JobCreationFailed", "delete it, or rename the JobSet")]
     #[case(taken(Kind::Service), "HeadlessServiceCreationFailed", "delete it, or set another spec.network.subdomain")]
     #[case(taken(Kind::Claim), "PVCCreationFailed", "delete it, or rename the volume claim policy")]

@@ -11,6 +11,7 @@ mod job;
 mod jobset;
 mod objects;
 mod pod;
+mod refusal;
 mod slow;
 #[cfg(test)]
 mod tests;
@@ -193,6 +194,7 @@ impl Actor {
                 self.require_agent_policy().await?;
                 self.create(Kind::RoleBinding, &build::role_binding(&self.jobset, &cluster_role), |_| None).await
             }
+            Action::FindRefusal { job, uid } => self.find_refusal(&job, &uid).await,
             Action::DeleteJobSet => self.delete_jobset().await,
             Action::DisableInPlaceRestart(cause) => self.disable_in_place_restart(cause).await,
             Action::AnnotateRestartBudget(budget) => self.annotate_restart_budget(budget).await,

@@ -102,6 +102,7 @@ impl SimulatedCluster {
             }
             Action::CreateClaim { .. }
             | Action::CreateRoleBinding { .. }
+            | Action::FindRefusal { .. }
             | Action::DeleteJobSet
             | Action::DisableInPlaceRestart(_) => 0,
         };

@@ -174,6 +174,7 @@ fn action(jobset: &JobSet, action: &Action) -> String {
         }
         Action::DeletePod { name, uid, reason } => format!("delete Pod {}, {reason:?}", identity(name, uid)),
         Action::ReleasePod { name, uid } => format!("release Pod {}", identity(name, uid)),
+        Action::FindRefusal { job, uid } => format!("find out why Job {} has no Pods", identity(job, uid)),
         Action::DeleteJobSet => "delete the JobSet".to_owned(),
         Action::DisableInPlaceRestart(cause) => {
             format!("annotate the JobSet {}: {cause}", labels::DISABLE_IN_PLACE_RESTART)

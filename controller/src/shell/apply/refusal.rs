@@ -1,0 +1,60 @@
+//! Reads why a Job has no Pods.
+
+use jobset_objects::{FAILED_CREATE, last_observed, why_refused};
+use jobset_store::Kind;
+use k8s_openapi::api::events::v1::Event;
+use kube::Api;
+use kube::api::ListParams;
+
+use super::{Actor, Done};
+use crate::shell::error::{ApplyError, code};
+
+impl Actor {
+    /// Fails with what the API server refuses to the Job controller, if that is the last that the Job controller says of the Job. What
+    /// may not be read is not known.
+    pub(super) async fn find_refusal(&self, job: &str, uid: &str) -> Result<Done, ApplyError> {
+        let events: Api<Event> = Api::namespaced(self.client.clone(), &self.key.namespace);
+        let object = format!("{}/{job}", self.key.namespace);
+        let of_job =
+            ListParams::default().fields(&format!("regarding.kind=Job,regarding.name={job},regarding.uid={uid}"));
+        let found = match events.list(&of_job).await {
+            Ok(found) => found.items,
+            Err(error) if code(&error) == Some(403) => return Ok(Done::Provided),
+            Err(source) => return Err(ApplyError::Api { verb: "read Events of", kind: Kind::Job, object, source }),
+        };
+        match last_refusal(&found) {
+            Some(event) => Err(ApplyError::PodsRefused { object, reason: why_refused(event).to_owned() }),
+            None => Ok(Done::Provided),
+        }
+    }
+}
+
+/// The refusal that is the last of these Events. In one second, the Job controller may create some Pods and be refused others.
+fn last_refusal(events: &[Event]) -> Option<&Event> {
+    let is_refusal = |event: &Event| event.reason.as_deref() == Some(FAILED_CREATE);
+    let last = events.iter().max_by_key(|event| (last_observed(event), is_refusal(event)))?;
+    is_refusal(last).then_some(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    #[rstest]
+    #[case::refused(&[("SuccessfulCreate", 1), ("FailedCreate", 2)], true)]
+    #[case::some_of_them(&[("FailedCreate", 1), ("SuccessfulCreate", 1)], true)]
+    #[case::no_more(&[("FailedCreate", 1), ("SuccessfulCreate", 2)], false)]
+    #[case::none(&[], false)]
+    fn refusal_counts_if_it_is_the_last_event(#[case] events: &[(&str, i64)], #[case] expected: bool) {
+        let event = |(reason, second): &(&str, i64)| -> Event {
+            let time = format!("2026-01-01T00:00:0{second}Z");
+            serde_json::from_value(json!({"eventTime": null, "reason": reason, "deprecatedLastTimestamp": time}))
+                .unwrap()
+        };
+        let events: Vec<Event> = events.iter().map(event).collect();
+        assert_eq!(last_refusal(&events).is_some(), expected);
+    }
+}
