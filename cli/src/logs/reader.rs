@@ -99,7 +99,8 @@ impl LogReader {
                     };
                     known.run.clone_from(&now.container_id);
                     if !known.is_divided {
-                        known.epoch = reported(&pod).or(known.epoch);
+                        // An annotation of the agent stream follows later.
+                        known.epoch = reported(&pod).max(known.epoch.map(|epoch| epoch.saturating_add(1)));
                     }
                     if let Ok(reader) = Self::open(cluster, known.clone(), true, None).await {
                         return Some(reader);

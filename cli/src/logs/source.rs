@@ -4,7 +4,7 @@ use jobset_api::{JobSet, RestartStrategy, labels};
 use jobset_objects::{PartialContainerStatus, PartialPod, RESTARTING_ALL_CONTAINERS, WorkerExit};
 use kube::ResourceExt as _;
 
-use crate::status::{epoch, is_own};
+use crate::status::{Epochs, epoch, is_own};
 
 /// What the user asks for.
 #[derive(Clone, Debug, Default)]
@@ -56,12 +56,18 @@ pub(super) fn sources(jobset: &JobSet, pods: &[&PartialPod], choice: &LogChoice)
     }
     let mut pods: Vec<&PartialPod> = pods.iter().copied().filter(|pod| is_own(jobset, *pod)).collect();
     pods.sort_by_cached_key(|pod| place(pod));
+    let epochs = Epochs::of(jobset);
     let mut found = LogSources::default();
     for pod in pods {
         if choice.failed && !has_failed(jobset, pod, choice.epoch) {
             continue;
         }
-        match source(pod, status.synced_epoch, in_place, choice) {
+        // An annotation of the agent stream may be old, and the status knows better.
+        let reported = match epochs {
+            Some(epochs) => epochs.of_pod(pod).and_then(|epoch| epoch.parse().ok()),
+            None => reported(pod),
+        };
+        match source(pod, (in_place, status.synced_epoch), reported.filter(|_| in_place), choice) {
             Ok(source) => found.sources.push(source),
             Err(why) => found.missing.push(format!("Pod {}: {why}", pod.name_any())),
         }
@@ -75,7 +81,13 @@ fn place(pod: &PartialPod) -> (Option<u32>, Option<u32>, String) {
     (job, number(pod.annotations().get(labels::COMPLETION_INDEX)), pod.name_any())
 }
 
-fn source(pod: &PartialPod, synced: i32, in_place: bool, choice: &LogChoice) -> Result<LogSource, String> {
+/// The log of a Pod. `reported` is its epoch, if it restarts in place and has one.
+fn source(
+    pod: &PartialPod,
+    (in_place, synced): (bool, i32),
+    reported: Option<i32>,
+    choice: &LogChoice,
+) -> Result<LogSource, String> {
     if pod.spec.node_name.is_none() {
         return Err("has no node, and no log".to_owned());
     }
@@ -93,7 +105,6 @@ fn source(pod: &PartialPod, synced: i32, in_place: bool, choice: &LogChoice) -> 
     };
     let run = status_of(pod, &container).map(|it| it.container_id.clone()).unwrap_or_default();
     let is_divided = in_place && is_supervised(pod, &container);
-    let reported = reported(pod).filter(|_| in_place);
     let base =
         LogSource { pod: pod.name_any(), container, run, previous: false, is_divided, epoch: reported, only: None };
     // A Pod that reports the next epoch waits for it, and its worker has not started in it.
@@ -216,6 +227,18 @@ mod tests {
             Ok(expected) => assert_eq!(found, Ok(expected)),
             Err(why) => assert!(found.as_ref().is_err_and(|text| text.contains(why)), "{found:?}"),
         }
+    }
+
+    #[test]
+    fn annotation_of_stream_behind_status_is_no_other_epoch() {
+        let relay = json!({"name": "relay", "projected": {"sources": [{"configMap": {"name": "jobset-relay-ca"}}]}});
+        let spec = json!({"containers": [{"name": "worker"}], "volumes": [relay]});
+        let group = json!({"name": "w", "template": {"spec": {"template": {"spec": spec}}}});
+        let mut streamed = jobset("InPlaceRestart");
+        streamed.spec.replicated_jobs = vec![serde_json::from_value(group).unwrap()];
+        let of = |epoch| sources(&streamed, &[&pod(0, "2", false)], &at(epoch)).unwrap().sources;
+        assert_eq!(of(4).iter().map(|it| (it.previous, it.epoch)).collect::<Vec<_>>(), [(false, Some(4))]);
+        assert_eq!(of(2), [], "its container runs in epoch 4");
     }
 
     #[rstest]
