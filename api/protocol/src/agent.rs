@@ -63,6 +63,8 @@ pub const PRE_RESTART_SECONDS: &str = "PRE_RESTART_SECONDS";
 pub const FATAL_EXIT_CODES: &str = "FATAL_EXIT_CODES";
 /// Environment of the agent as a supervisor: time from SIGTERM to SIGKILL of the worker, in seconds.
 pub const STOP_GRACE_SECONDS: &str = "STOP_GRACE_SECONDS";
+/// Default of [`STOP_GRACE_SECONDS`].
+pub const DEFAULT_STOP_GRACE_SECONDS: u32 = 2;
 /// Environment of the agent: address of the relays' Service, `HOST:PORT`. Without it, the agent watches its JobSet.
 pub const RELAY: &str = "JOBSET_RELAY";
 /// Environment of the agent: what it logs, a level or `target=level,...`.

@@ -2,7 +2,7 @@
 
 use jobset_api::agent::RELAY_CONFIG_MAP;
 use jobset_api::{GROUP, LEASE, labels};
-use jobset_objects::{PartialNode, PartialPod};
+use jobset_objects::{FAILED_CREATE, PartialNode, PartialPod};
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -118,7 +118,7 @@ impl Cluster {
 
     /// Events of the Job controller about Pods that it could not create.
     async fn refusals(&self) -> Result<Vec<Event>, Error> {
-        let params = ListParams::default().fields("regarding.kind=Job,reason=FailedCreate");
+        let params = ListParams::default().fields(&format!("regarding.kind=Job,reason={FAILED_CREATE}"));
         all(&self.api(), &params, "list Events of Jobs").await
     }
 

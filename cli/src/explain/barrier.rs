@@ -1,14 +1,19 @@
 //! In-place restart: the Pods that the barrier waits for.
 
+use jobset_api::agent::{DEFAULT_STOP_GRACE_SECONDS, STOP_GRACE_SECONDS};
 use jobset_api::{conditions, labels};
+use jobset_objects::{PartialContainer, PartialPod};
 use kube::ResourceExt as _;
 
 use super::crash_loop;
-use super::problem::names;
+use super::problem::{ProblemKind, names};
 use super::reported::named;
 use super::stream;
 use super::{Facts, Finding};
 use crate::status::{Epochs, JobSetTree, PodBarrier};
+
+/// Reason of the finding about Pods that have not reported.
+const WAITING: &str = "WaitingAtBarrier";
 
 pub(super) fn blocked(facts: &Facts) -> Vec<Finding> {
     let advice = format!(
@@ -53,6 +58,10 @@ pub(super) fn waiting(facts: &Facts, tree: &JobSetTree) -> Vec<Finding> {
             details.push(format!("{what}: {}", names(&pods)));
         }
     }
+    let stopping: Vec<String> = alive().filter(|pod| is_stopping(pod, epochs)).map(|pod| pod.name_any()).collect();
+    if !stopping.is_empty() {
+        details.push(format!("have sent SIGTERM to their workers, which have not ended: {}", names(&stopping)));
+    }
     let missing = barrier.expected - i64::try_from(alive().count()).unwrap_or(i64::MAX);
     if missing > 0 {
         details.push(format!("not created yet: {missing}"));
@@ -68,6 +77,10 @@ pub(super) fn waiting(facts: &Facts, tree: &JobSetTree) -> Vec<Finding> {
             "All Pods have reported, so the controller lifts the barrier at once. If it does not, check that it runs."
                 .to_owned()
         }
+        _ if i64::try_from(stopping.len()) == Ok(left) => format!(
+            "Wait. A worker that ignores SIGTERM is killed after {} s (STOP_GRACE_SECONDS of its container).",
+            stop_grace(facts)
+        ),
         _ if at(PodBarrier::Unreported).is_empty() && missing <= 0 => format!(
             "Their containers restart, which takes some seconds. If the restart does not end, run `{}`.",
             facts.kubectl("describe pod POD")
@@ -82,7 +95,29 @@ pub(super) fn waiting(facts: &Facts, tree: &JobSetTree) -> Vec<Finding> {
             facts.kubectl("logs POD -c jobset-agent")
         ),
     };
-    vec![Finding::new("WaitingAtBarrier", what, advice).with(details)]
+    vec![Finding::new(WAITING, what, advice).with(details)]
+}
+
+/// Whether this is the reason of a finding that each restart has for some seconds.
+pub(super) fn is_of_every_restart(reason: &str) -> bool {
+    let of_pods = [ProblemKind::PodFailed, ProblemKind::Terminating, ProblemKind::Starting];
+    reason == WAITING || of_pods.iter().any(|kind| format!("{kind:?}") == reason)
+}
+
+/// Whether the agent of a Pod supervises a worker that it has told to stop, and that runs on.
+fn is_stopping(pod: &PartialPod, epochs: Epochs) -> bool {
+    let has_sidecar = pod.spec.init_containers.iter().any(PartialContainer::is_sidecar);
+    let runs = pod.status.container_statuses.iter().any(|status| status.state.running.is_some());
+    !has_sidecar && runs && PodBarrier::of_pod(pod, epochs) == PodBarrier::Restarting
+}
+
+/// How long a supervisor lets its worker end, in seconds: the longest of the JobSet.
+fn stop_grace(facts: &Facts) -> f64 {
+    let pods = facts.jobset.spec.replicated_jobs.iter().filter_map(|it| it.template.spec.template.spec.as_ref());
+    let variables = pods.flat_map(|pod| &pod.containers).flat_map(|container| container.env.iter().flatten());
+    let set = variables.filter(|variable| variable.name == STOP_GRACE_SECONDS);
+    let longest = set.filter_map(|variable| variable.value.as_deref()?.parse().ok()).reduce(f64::max);
+    longest.unwrap_or(DEFAULT_STOP_GRACE_SECONDS.into())
 }
 
 /// The next epoch waits until names have settled, and for nothing else.

@@ -55,7 +55,7 @@ fn has_run_well(facts: &Facts) -> bool {
 
 /// The causes of the failures in a row, the newest first, as far as the status keeps them. Equal causes share a line.
 fn causes(facts: &Facts) -> Vec<String> {
-    let mut causes: Vec<(&str, usize)> = Vec::new();
+    let mut causes: Vec<(String, usize)> = Vec::new();
     let restarts = facts.jobset.status.iter().flat_map(|status| &status.recent_restarts).collect::<Vec<_>>();
     let row = restarts.iter().enumerate().rev().take_while(|(_, restart)| restart.consecutive_failures >= 1);
     for (place, restart) in row {
@@ -65,19 +65,25 @@ fn causes(facts: &Facts) -> Vec<String> {
         if number == before && (number > 1 || is_no_failure(message)) {
             continue;
         }
-        match causes.iter_mut().find(|(known, _)| *known == message) {
+        let cause = without_epoch(message);
+        match causes.iter_mut().find(|(known, _)| *known == cause) {
             Some((_, times)) => *times += 1,
             None if message.is_empty() => {}
-            None => causes.push((message, 1)),
+            None => causes.push((cause, 1)),
         }
         if number == 1 {
             break;
         }
     }
-    let line = |(message, times): (&str, usize)| {
-        if times > 1 { format!("{times} times: {message}") } else { message.to_owned() }
-    };
+    let line = |(cause, times): (String, usize)| if times > 1 { format!("{times} times: {cause}") } else { cause };
     causes.into_iter().map(line).collect()
+}
+
+/// A cause without the epoch, which is another one each time.
+fn without_epoch(message: &str) -> String {
+    const WORDS: &str = " in epoch ";
+    let Some((before, after)) = message.split_once(WORDS) else { return message.to_owned() };
+    format!("{before}{}", after.trim_start_matches(|c: char| c.is_ascii_digit()))
 }
 
 /// Whether the controller says of a restart that a Pod was taken away, or that somebody asked for it.

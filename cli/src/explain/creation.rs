@@ -4,30 +4,34 @@
 use std::collections::BTreeMap;
 
 use jobset_api::labels;
-use jobset_objects::PartialJob;
+use jobset_objects::{PartialJob, last_observed, why_refused};
 use k8s_openapi::api::events::v1::Event;
-use k8s_openapi::jiff::Timestamp;
 use kube::{Resource, ResourceExt as _};
 
 use super::{Facts, Finding};
 use crate::status::{JobSetState, state};
 
-/// Start of the Job controller's messages.
-const PREFIX: &str = "Error creating: ";
 /// The most names of Jobs in a finding.
 const SHOWN: usize = 3;
 
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     // The same message about several Jobs is one finding.
     let mut messages: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    let short = facts.jobs.iter().filter(|job| lacks_pods(job, facts));
-    for job in short {
-        if let Some(event) = newest(&[&**job], &facts.refusals) {
-            let note = event.note.as_deref().unwrap_or_default();
-            messages.entry(note.strip_prefix(PREFIX).unwrap_or(note)).or_default().push(job.name_any());
-        }
+    for (job, event) in refused(facts) {
+        messages.entry(why_refused(event)).or_default().push(job.name_any());
     }
     messages.into_iter().map(|(message, jobs)| finding(message, &jobs, facts)).collect()
+}
+
+/// The Jobs that lack Pods because the API server refuses them, each with the newest refusal.
+fn refused(facts: &Facts) -> impl Iterator<Item = (&PartialJob, &Event)> {
+    let short = facts.jobs.iter().filter(|job| lacks_pods(job, facts));
+    short.filter_map(|job| Some((&**job, newest(&[&**job], facts.refusals.iter())?)))
+}
+
+/// Whether the controller says in a condition what is said of Pods here.
+pub(super) fn is_about_pods(message: &str, facts: &Facts) -> bool {
+    refused(facts).any(|(_, event)| message.ends_with(why_refused(event)))
 }
 
 /// Jobs and Pods that do not exist, although all Jobs were ready. If the API server refuses Pods, [`check`] says so.
@@ -41,7 +45,7 @@ pub(super) fn missing(facts: &Facts) -> Vec<Finding> {
         let what = format!("{jobs} of {} Jobs do not exist.", facts.jobset.spec.global_replicas());
         findings.push(Finding::new("JobsMissing", what, "The controller creates them, if it leads and runs."));
     }
-    let refused = |job: &PartialJob| newest(&[job], &facts.refusals).is_some();
+    let refused = |job: &PartialJob| newest(&[job], facts.refusals.iter()).is_some();
     let short = facts.jobs.iter().filter(|job| lacks_pods(job, facts) && !refused(job));
     let short: Vec<String> = short.map(|job| job.name_any()).collect();
     if !short.is_empty() {
@@ -64,20 +68,13 @@ fn lacks_pods(job: &PartialJob, facts: &Facts) -> bool {
 }
 
 /// The newest Event about one of these objects, and not about an earlier one of its name.
-pub(super) fn newest<'a>(objects: &[&impl Resource], events: &'a [Event]) -> Option<&'a Event> {
+pub(super) fn newest<'a>(objects: &[&impl Resource], events: impl Iterator<Item = &'a Event>) -> Option<&'a Event> {
     let is_about = |event: &&Event| {
         let Some(regarding) = &event.regarding else { return false };
         let metas = objects.iter().map(|object| object.meta());
         metas.into_iter().any(|meta| regarding.name == meta.name && regarding.uid == meta.uid)
     };
-    events.iter().filter(is_about).max_by_key(|event| last_seen(event))
-}
-
-/// When the Event was last observed.
-fn last_seen(event: &Event) -> Option<Timestamp> {
-    let series = event.series.as_ref().map(|series| series.last_observed_time.0);
-    let old = event.deprecated_last_timestamp.as_ref().map(|time| time.0);
-    series.or(old).or(event.event_time.as_ref().map(|time| time.0))
+    events.filter(is_about).max_by_key(|event| last_observed(event))
 }
 
 /// `Job a`, or `7 Jobs (a, b, c, ...)`.

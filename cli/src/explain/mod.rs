@@ -107,9 +107,8 @@ const CAUSES: [Rule; 12] = [
 ];
 
 /// Rules for remarks, which also apply to a JobSet that runs.
-const REMARKS: [Rule; 7] = [
+const REMARKS: [Rule; 6] = [
     reported::restart_request,
-    barrier::restarting,
     reported::not_in_place,
     stream::unavailable,
     network::blocked,
@@ -118,7 +117,15 @@ const REMARKS: [Rule; 7] = [
 ];
 
 /// Rules for remarks about a JobSet whose workers all run.
-const RUNNING: [Rule; 3] = [controller::check, reported::internal_error, crash_loop::check];
+const RUNNING: [Rule; 4] = [controller::check, reported::internal_error, crash_loop::check, barrier::restarting];
+
+/// Puts why the group restarts before what every restart takes, and behind what keeps it from its end.
+fn with_restart(mut causes: Vec<Finding>, restart: Vec<Finding>) -> Vec<Finding> {
+    let takes_time = |cause: &Finding| barrier::is_of_every_restart(&cause.reason);
+    let place = causes.iter().position(takes_time).unwrap_or(causes.len());
+    causes.splice(place..place, restart);
+    causes
+}
 
 /// Explains why the JobSet runs or does not run.
 pub fn explain(facts: Facts) -> Explanation {
@@ -139,7 +146,10 @@ pub fn explain(facts: Facts) -> Explanation {
         Invalid => all(&NOT_RECONCILED),
         NoJobs => all(&EMPTY),
         Running => [all(&RUNNING), all(&REMARKS)].concat(),
-        _ => [all(&CAUSES), barrier::waiting(facts, &tree), all(&REMARKS)].concat(),
+        _ => {
+            let causes = [all(&CAUSES), barrier::waiting(facts, &tree)].concat();
+            [with_restart(causes, barrier::restarting(facts)), all(&REMARKS)].concat()
+        }
     };
     let runs = state.is_good();
     Explanation {

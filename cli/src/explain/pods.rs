@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use jobset_api::labels;
 use jobset_objects::PartialPod;
+use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt as _;
 
 use super::creation::newest;
@@ -11,19 +12,32 @@ use super::problem::{self, PodProblem, ProblemKind, names};
 use super::topology::Topology;
 use super::{Facts, Finding};
 use crate::output::one_line;
+use crate::status::is_agent;
 
 /// Advice for a problem of the Pod template.
 const RECREATE: &str = "The Pod template is immutable: to change it, delete the JobSet and create it again.";
 
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     let mut problems: BTreeMap<PodProblem, Vec<&PartialPod>> = BTreeMap::new();
-    for (pod, problem) in facts.problems() {
+    let failed = facts.pods.iter().filter(|pod| is_unanswered(pod, facts)).map(|pod| (&**pod, problem::of_failed(pod)));
+    for (pod, problem) in facts.problems().chain(failed) {
         problems.entry(problem).or_default().push(pod);
     }
     for pods in problems.values_mut() {
         pods.sort_by_key(|pod| pod.name_any());
     }
     problems.iter().map(|(problem, pods)| finding(problem, pods, facts)).collect()
+}
+
+/// Whether a Pod has failed, and its Job has neither created another one in its place nor failed.
+fn is_unanswered(pod: &PartialPod, facts: &Facts) -> bool {
+    let place = |pod: &PartialPod| {
+        let index = pod.annotations().get(labels::COMPLETION_INDEX).cloned();
+        (pod.labels().get(labels::JOB_NAME).cloned(), index)
+    };
+    let runs = |name: &String| facts.jobs.iter().any(|job| job.name_any() == *name && !job.is_finished());
+    let is_replaced = || facts.pods.iter().any(|other| !other.has_ended() && place(other) == place(pod));
+    pod.status.phase == "Failed" && pod.labels().get(labels::JOB_NAME).is_some_and(runs) && !is_replaced()
 }
 
 fn finding(problem: &PodProblem, pods: &[&PartialPod], facts: &Facts) -> Finding {
@@ -78,6 +92,13 @@ fn finding(problem: &PodProblem, pods: &[&PartialPod], facts: &Facts) -> Finding
             format!("{who}: container {subject} fails."),
             facts.kubectl(&format!("logs {first} -c {subject}")) + " (with --previous after a restart)",
         ),
+        ProblemKind::PodFailed => {
+            let container = if subject.is_empty() { String::new() } else { format!(" (container {subject})") };
+            (
+                format!("{who} {has} failed{container}, and the Job controller has not reacted yet."),
+                "It creates another Pod, or fails the Job after some seconds: then the failure policy decides.".to_owned(),
+            )
+        }
         ProblemKind::AgentSilent => match facts.denied.get(subject).filter(|denied| !denied.is_empty()) {
             Some(denied) => (
                 format!("{who} cannot report to the barrier: ServiceAccount {subject} may not {}.", denied.join(" or ")),
@@ -94,7 +115,7 @@ fn finding(problem: &PodProblem, pods: &[&PartialPod], facts: &Facts) -> Finding
                 ),
             ),
         },
-        ProblemKind::Terminating if !subject.is_empty() => (
+        ProblemKind::Held => (
             format!("{who} {is} being deleted, and the finalizer {subject} keeps {}.", if pods.len() == 1 { "it" } else { "them" }),
             format!(
                 "Find the program that sets {subject}, and have it finish. To let the Pod go without it: `{}`.",
@@ -137,10 +158,18 @@ fn never_fit(facts: &Facts, pods: &[&PartialPod]) -> Option<String> {
 
 /// What the kubelet, or another program, has warned of last about one of these Pods.
 fn newest_warning(facts: &Facts, pods: &[&PartialPod]) -> Option<String> {
-    let event = newest(pods, &facts.warnings)?;
+    let event = newest(pods, facts.warnings.iter().filter(|event| !is_of_barrier(event, pods)))?;
     let pod = event.regarding.as_ref().and_then(|object| object.name.as_deref()).unwrap_or_default();
     let reason = event.reason.as_deref().unwrap_or_default();
     Some(format!("{pod}: {reason}: {}", one_line(event.note.as_deref().unwrap_or_default())))
+}
+
+/// Whether the kubelet warns of the startup probe of an agent, which fails as long as the barrier is closed.
+fn is_of_barrier(event: &Event, pods: &[&PartialPod]) -> bool {
+    let field = event.regarding.as_ref().and_then(|object| object.field_path.as_deref()).unwrap_or_default();
+    let agents = pods.iter().flat_map(|pod| pod.spec.init_containers.iter().filter(|it| is_agent(it)));
+    event.reason.as_deref() == Some("Unhealthy")
+        && agents.map(|agent| format!("spec.initContainers{{{}}}", agent.name)).any(|agent| agent == field)
 }
 
 /// The key of exclusive placement that no node has as a label.

@@ -29,9 +29,13 @@ pub(super) enum ProblemKind {
     ContainerConfig,
     InitContainerFails,
     ContainerFails,
+    /// The Pod has failed, and its Job has neither replaced it nor failed yet. The subject is the container that ended; may be empty.
+    PodFailed,
     /// The agent runs but has not reported. The subject is the ServiceAccount.
     AgentSilent,
-    /// The Pod is being deleted. The subject is the finalizer that keeps it; empty if it goes by itself.
+    /// The Pod is being deleted, and does not go. The subject is the finalizer that keeps it.
+    Held,
+    /// The Pod is being deleted, and goes by itself.
     Terminating,
     /// The Pod starts. The subject is what it waits for.
     Starting,
@@ -84,12 +88,16 @@ pub(super) fn of(pod: &PartialPod, epochs: Option<Epochs>, now: Timestamp) -> Op
         return Some(terminating(pod, now));
     }
     let barrier = epochs.map(|epochs| PodBarrier::of_pod(pod, epochs));
-    // A Pod whose agent supervises its worker may be ready while the worker waits.
-    if pod.has_ended() || pod.is_ready() && barrier != Some(PodBarrier::Unreported) {
+    if pod.has_ended() {
         return None;
     }
+    // It stays ready as long as its worker ignores SIGTERM.
     if pod.metadata.deletion_timestamp.is_some() {
         return Some(terminating(pod, now));
+    }
+    // A Pod whose agent supervises its worker may be ready while the worker waits.
+    if pod.is_ready() && barrier != Some(PodBarrier::Unreported) {
+        return None;
     }
     if pod.spec.node_name.is_none() {
         return Some(unscheduled(pod));
@@ -112,10 +120,27 @@ pub(super) fn of(pod: &PartialPod, epochs: Option<Epochs>, now: Timestamp) -> Op
     }
 }
 
-/// The Pod is being deleted. The subject is the finalizer that keeps it.
+/// How a Pod has failed, by its worker if that tells.
+pub(super) fn of_failed(pod: &PartialPod) -> PodProblem {
+    let mut containers = pod.status.container_statuses.iter().chain(&pod.status.init_container_statuses);
+    match containers.find_map(|status| container(pod, status)) {
+        Some(problem) => PodProblem { kind: ProblemKind::PodFailed, ..problem },
+        None => PodProblem::new(
+            ProblemKind::PodFailed,
+            "",
+            one_line(&format!("{}: {}", pod.status.reason, pod.status.message)),
+        ),
+    }
+}
+
+/// The Pod is being deleted. The message is that of an eviction or another disruption.
 fn terminating(pod: &PartialPod, now: Timestamp) -> PodProblem {
-    let finalizer = pod.foreign_finalizer().filter(|_| is_held(pod, now));
-    PodProblem::new(ProblemKind::Terminating, finalizer.unwrap_or_default(), "")
+    let disruption = pod.condition("DisruptionTarget").filter(|condition| condition.status == "True");
+    let message = disruption.map(|it| format!("{}: {}", it.reason, it.message)).unwrap_or_default();
+    match pod.foreign_finalizer().filter(|_| is_held(pod, now)) {
+        Some(finalizer) => PodProblem::new(ProblemKind::Held, finalizer, message),
+        None => PodProblem::new(ProblemKind::Terminating, "", message),
+    }
 }
 
 /// Whether a finalizer keeps a Pod whose deletion is due: it has ended, or its grace is over.

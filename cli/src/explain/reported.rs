@@ -3,7 +3,7 @@
 use jobset_api::{conditions, labels};
 use kube::ResourceExt as _;
 
-use super::{Facts, Finding};
+use super::{Facts, Finding, creation};
 
 pub(super) fn invalid(facts: &Facts) -> Vec<Finding> {
     let advice = "Delete the JobSet, fix the manifest (`kubectl jobset validate -f FILE` checks it), and create it \
@@ -44,6 +44,9 @@ fn is_by_specification(facts: &Facts) -> bool {
 }
 
 pub(super) fn child_refused(facts: &Facts) -> Vec<Finding> {
+    if facts.condition(conditions::CHILD_REFUSED).is_some_and(|it| creation::is_about_pods(&it.message, facts)) {
+        return Vec::new();
+    }
     let advice = "Fix the named problem in the JobSet or the cluster (a quota, a policy, a name in use). The controller \
                   retries.";
     let what = "The API server refuses an object of the JobSet.";

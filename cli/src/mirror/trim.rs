@@ -19,7 +19,7 @@ const POD_ANNOTATIONS: [&str; 6] = [
     labels::NODE_SELECTOR_STRATEGY,
 ];
 /// Conditions of Pods that reports read.
-const POD_CONDITIONS: [&str; 3] = ["Ready", "PodScheduled", ALL_CONTAINERS_RESTARTING];
+const POD_CONDITIONS: [&str; 4] = ["Ready", "PodScheduled", "DisruptionTarget", ALL_CONTAINERS_RESTARTING];
 /// The manifest that `kubectl apply` writes into an annotation, as large as the object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 

@@ -51,18 +51,18 @@ impl Epochs {
     }
 
     /// The epoch of a Pod, as far as annotation and status tell. An annotation of the stream may be old, but a Pod that has reported any
-    /// epoch, or is older than the epoch that runs, was a member when that began: it has reported it.
+    /// epoch, or is older than the epoch that runs or than its end, was a member when that began: it has reported it.
     pub fn of_pod(self, pod: &PartialPod) -> Option<Cow<'_, str>> {
         let reported = epoch(pod);
         let is_member = match reported.as_deref().map(str::parse::<i32>) {
             Some(Ok(number)) => (1..self.synced).contains(&number),
             Some(Err(_)) => false,
-            None => !self.is_closed() && self.is_older_than_epoch(pod),
+            None => self.synced > 0 && self.is_older_than_epoch(pod),
         };
         if self.lag.is_some() && is_member { Some(Cow::Owned(self.synced.to_string())) } else { reported }
     }
 
-    /// Whether a Pod was there when the epoch that runs began.
+    /// Whether a Pod was there when the epoch that runs began, or when it ended: the successor of a lost Pod comes after that.
     fn is_older_than_epoch(self, pod: &PartialPod) -> bool {
         match (self.since, &pod.metadata.creation_timestamp) {
             (Some(since), Some(created)) => created.0.duration_until(since) >= CREATION,
@@ -204,17 +204,19 @@ mod tests {
         assert_eq!(Epochs { lag: None, ..running }.of_pod(&pod).as_deref(), annotation, "a watch reports at once");
     }
 
-    /// In a restart the status does not say who has reported the next epoch, nor whether a Pod without annotation is a new one.
+    /// In a restart the status does not say who has reported the next epoch.
     #[rstest]
     #[case::old_annotation(Some("1"), Some("3"), PodBarrier::Restarting)]
     #[case::reported(Some("4"), Some("4"), PodBarrier::Waiting)]
-    #[case::no_annotation(None, None, PodBarrier::Unreported)]
+    #[case::no_annotation_yet(None, Some("3"), PodBarrier::Restarting)]
+    #[case::successor_of_lost_pod(None, None, PodBarrier::Unreported)]
     fn epoch_of_stream_member_in_restart(
         #[case] annotation: Option<&str>,
         #[case] expected: Option<&str>,
         #[case] barrier: PodBarrier,
     ) {
-        let pod = pod(annotation, "09:00:00", false);
+        let created = if expected.is_some() { "09:00:00" } else { "10:00:01" };
+        let pod = pod(annotation, created, false);
         let closed =
             Epochs { synced: 3, deprecated: 3, lag: Some(SignedDuration::from_secs(11)), since: Some(since()) };
         assert_eq!(closed.of_pod(&pod).as_deref(), expected);

@@ -6,8 +6,8 @@ use jobset_api::agent::FAILED_JOBSET_EXIT_CODE;
 use jobset_api::labels;
 use jobset_api::restart_rules::{ExitCodes, restarts_pod};
 use jobset_objects::{
-    ALL_CONTAINERS_RESTARTING, ContainerTerminated, PartialCondition, PartialContainerStatus, PartialPod,
-    RESTARTING_ALL_CONTAINERS, WorkerExit,
+    ALL_CONTAINERS_RESTARTING, ContainerTerminated, PartialCondition, PartialContainer, PartialContainerStatus,
+    PartialPod, RESTARTING_ALL_CONTAINERS, WorkerExit,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -200,6 +200,11 @@ fn supervised_exit(pod: &PartialPod) -> Option<ContainerExit> {
     let why = if reason.is_empty() { signal } else { format!(" ({})", one_line(&reason)) };
     let text = format!("worker: exit code {code}{why}{}", last_line(&message));
     Some(ContainerExit { at: finished_at.map(|time| time.0), code, text })
+}
+
+/// Whether a container is a sidecar whose exit can restart the whole Pod: the agent.
+pub(crate) fn is_agent(container: &PartialContainer) -> bool {
+    container.is_sidecar() && container.restart_policy_rules.iter().any(restarts_pod)
 }
 
 /// How a container ended, such as `exit code 1 (Error)`.
