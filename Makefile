@@ -144,7 +144,7 @@ tests-on-control-planes:
 	done
 
 .PHONY: test-long
-test-long: deny images-twice release-rehearsal readme docs conformance takeover training clients test-ui test-on-1.37 test-older-kubelets ##* What make test has no time for: make deny, images-twice, release-rehearsal, readme, docs, conformance, takeover, training, clients, test-ui, and tests on 1.37, 2 h 30.
+test-long: deny images-twice release-rehearsal readme docs conformance takeover training breaks clients test-ui test-on-1.37 test-older-kubelets ##* What make test has no time for: make deny, images-twice, release-rehearsal, readme, docs, conformance, takeover, training, clients, test-ui, and tests on 1.37, 2 h 30.
 
 # Both tests on the newer Kubernetes: `make test` has linted the programs and run the tests that need no cluster.
 .PHONY: programs-of-1.37
@@ -206,6 +206,11 @@ takeover: tools deps ## Takes over from the Go JobSet on real kubelets, and goes
 readme: tools deps ## Runs what the README builds, shows and installs, on an empty cluster: five minutes once all is built.
 	@$(E2E) programs --set cluster
 	cargo test $(EVERYTHING) --test e2e -- --ignored --nocapture --test-threads 1 readme::
+
+.PHONY: breaks
+breaks: tools deps ## Breaks JobSets in thirteen ways, and takes the time until explain and conditions name the reason: twenty minutes.
+	@$(E2E) programs --set cluster
+	$(SHIPPED) cargo test $(EVERYTHING) --test e2e -- --ignored --nocapture --test-threads 1 breaks::
 
 .PHONY: training
 training: tools deps ## Trains on real kubelets while workers are killed at random, in place, and compares the loss curve: five minutes. SEED=1.

@@ -1,5 +1,6 @@
 //! The integration tests of the harness, and of JobSet on a real Kubernetes: one binary, one shared cluster.
 
+mod breaks;
 mod chart;
 mod clients;
 mod conformance;

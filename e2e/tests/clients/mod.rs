@@ -1,5 +1,6 @@
 //! JobSets that others make or suspend: the real managers of Kueue and Trainer, beyond what their own suites try.
 
+mod explained;
 mod kueue;
 mod multikueue;
 mod queue;

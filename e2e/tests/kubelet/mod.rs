@@ -16,7 +16,7 @@ mod ipv6;
 mod last_words;
 mod liveness;
 mod logs;
-mod monitoring;
+pub(crate) mod monitoring;
 mod namespace;
 mod no_webhook;
 mod policies;

@@ -62,22 +62,28 @@ async fn restarts_are_scraped_panels_show_them() -> Result<()> {
     expect(&prometheus, "sum(jobset_webhook_ca_mismatch)", 0.0).await?;
 
     wait::until_met(LIMIT, "all panels to show something", || async {
-        let empty = empty_panels(&prometheus).await?;
+        let empty = empty_panels(&prometheus, "5m").await?;
         Ok(if empty.is_empty() { Check::Met(()) } else { Check::Unmet(format!("these show nothing: {empty:?}")) })
     })
     .await?;
 
-    let rules = prometheus.rules().await?;
-    ensure!(rules.len() >= 12 && rules.values().all(|health| health == "ok"), "{rules:?}");
+    rules_can_be_evaluated(&prometheus).await?;
     let firing = prometheus.query(r#"ALERTS{alertstate="firing",severity="critical"}"#).await?;
     ensure!(firing.is_empty(), "nothing is wrong, and these fire: {firing:?}");
     group.remove().await
 }
 
-/// The panels that ought to show something, and do not.
-async fn empty_panels(prometheus: &Prometheus) -> Result<BTreeSet<String>> {
+/// Asserts that Prometheus has the alerting rules, and can evaluate each.
+pub(crate) async fn rules_can_be_evaluated(prometheus: &Prometheus) -> Result<()> {
+    let rules = prometheus.rules().await?;
+    ensure!(rules.len() >= 12 && rules.values().all(|health| health == "ok"), "{rules:?}");
+    Ok(())
+}
+
+/// The panels that ought to show something of the time `range`, and do not.
+pub(crate) async fn empty_panels(prometheus: &Prometheus, range: &str) -> Result<BTreeSet<String>> {
     let mut empty = BTreeSet::new();
-    for query in dashboard::queries("5m")? {
+    for query in dashboard::queries(range)? {
         let found = prometheus.query(&query.expression).await.with_context(|| format!("{query:?}"))?;
         if found.iter().all(|(_, value)| value.is_nan()) && !MAY_BE_EMPTY.contains(&query.panel.as_str()) {
             empty.insert(query.panel);
