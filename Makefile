@@ -144,7 +144,7 @@ tests-on-control-planes:
 	done
 
 .PHONY: test-long
-test-long: deny images-twice release-rehearsal readme docs conformance takeover training breaks clients test-ui test-on-1.37 test-older-kubelets ##* What make test has no time for: make deny, images-twice, release-rehearsal, readme, docs, conformance, takeover, training, clients, test-ui, and tests on 1.37, 2 h 30.
+test-long: deny images-twice release-rehearsal readme docs conformance takeover training breaks clients cert-manager test-ui test-on-1.37 test-older-kubelets ##* What make test has no time for: make deny, images-twice, release-rehearsal, readme, docs, conformance, takeover, training, breaks, clients, cert-manager, test-ui, and tests on 1.37, 3 h.
 
 # Both tests on the newer Kubernetes: `make test` has linted the programs and run the tests that need no cluster.
 .PHONY: programs-of-1.37
@@ -180,6 +180,11 @@ conformance: tools ## Runs suites of the Go JobSet, Kueue and Trainer against ou
 clients: tools deps ## JobSets in Kueue's queues and of Trainer's jobs, beyond those suites, on real kubelets: twenty minutes.
 	@$(E2E) programs
 	$(SHIPPED) cargo test $(EVERYTHING) --test e2e -- --ignored --nocapture --test-threads 1 clients::
+
+.PHONY: cert-manager
+cert-manager: tools deps ## Certificates of the real cert-manager, installed and replaced as the docs say, on real kubelets: a quarter of an hour.
+	@$(E2E) programs
+	$(SHIPPED) cargo test $(EVERYTHING) --test e2e -- --ignored --nocapture --test-threads 1 cert_manager::
 
 .PHONY: cargo-deny
 cargo-deny: tools
@@ -299,7 +304,7 @@ bench-large: bench-deps ## The same with 15,000 Pods, beside 50,000 that belong 
 	@$(RELEASE)/bench --agents 15000 --watch new,kept --way stream --annotation-seconds 200
 
 .PHONY: bench-webhook
-bench-webhook: bench-deps ## Measures reviews of a JobSet of 42 kB by the admission service, alone and beside heavy ones.
+bench-webhook: bench-deps ## Measures reviews of a JobSet of 42 kB and of a Pod by the admission service, alone and beside heavy ones.
 	@$(RELEASE)/bench-webhook
 
 .PHONY: bench-agent

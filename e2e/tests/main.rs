@@ -1,6 +1,7 @@
 //! The integration tests of the harness, and of JobSet on a real Kubernetes: one binary, one shared cluster.
 
 mod breaks;
+mod cert_manager;
 mod chart;
 mod clients;
 mod conformance;

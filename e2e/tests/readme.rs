@@ -57,7 +57,7 @@ async fn kubectl_commands_of_readme_install_the_product() -> Result<()> {
     Ok(())
 }
 
-fn in_workspace(command: &str) -> String {
+pub(crate) fn in_workspace(command: &str) -> String {
     format!("cd '{}' && {command}", paths::workspace().display())
 }
 
@@ -111,7 +111,7 @@ async fn commands_of_readme_show_install_and_run_the_product() -> Result<()> {
 }
 
 /// Writes a shell script that stands for a program.
-fn program(folder: &Path, name: &str, script: &str) -> Result<()> {
+pub(crate) fn program(folder: &Path, name: &str, script: &str) -> Result<()> {
     let path = folder.join(name);
     fs::write(&path, format!("#!/bin/sh\n{script}\n"))?;
     Ok(fs::set_permissions(path, Permissions::from_mode(0o755))?)

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jobset_api::labels;
-use jobset_objects::PartialPod;
+use jobset_objects::{PartialCondition, PartialJob, PartialPod};
 use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt as _;
 
@@ -16,6 +16,22 @@ use crate::status::is_agent;
 
 /// Advice for a problem of the Pod template.
 const RECREATE: &str = "The Pod template is immutable: to change it, delete the JobSet and create it again.";
+
+/// Condition of a Job whose failure is decided, while its Pods end.
+const FAILURE_TARGET: &str = "FailureTarget";
+
+/// Jobs that are about to fail.
+pub(super) fn failing_jobs(facts: &Facts) -> Vec<Finding> {
+    let failing = facts.jobs.iter().map(|job| &**job).filter(|job| !job.is_finished());
+    let failing = failing.filter_map(|job| Some((job, job.condition(FAILURE_TARGET)?)));
+    let finding = |(job, condition): (&PartialJob, &PartialCondition)| {
+        let what = format!("Job {} is about to fail, and its Pods end.", job.name_any());
+        let advice = "Wait: once it has failed, the failure policy of the JobSet decides.";
+        let message = format!("{}: {}", condition.reason, condition.message);
+        Finding::new("JobFailing", what, advice).with(vec![message])
+    };
+    failing.map(finding).collect()
+}
 
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     let mut problems: BTreeMap<PodProblem, Vec<&PartialPod>> = BTreeMap::new();
@@ -35,7 +51,8 @@ fn is_unanswered(pod: &PartialPod, facts: &Facts) -> bool {
         let index = pod.annotations().get(labels::COMPLETION_INDEX).cloned();
         (pod.labels().get(labels::JOB_NAME).cloned(), index)
     };
-    let runs = |name: &String| facts.jobs.iter().any(|job| job.name_any() == *name && !job.is_finished());
+    let is_open = |job: &PartialJob| !job.is_finished() && job.condition(FAILURE_TARGET).is_none();
+    let runs = |name: &String| facts.jobs.iter().any(|job| job.name_any() == *name && is_open(job));
     let is_replaced = || facts.pods.iter().any(|other| !other.has_ended() && place(other) == place(pod));
     pod.status.phase == "Failed" && pod.labels().get(labels::JOB_NAME).is_some_and(runs) && !is_replaced()
 }
@@ -44,7 +61,7 @@ fn finding(problem: &PodProblem, pods: &[&PartialPod], facts: &Facts) -> Finding
     let first = pods.first().map(|pod| pod.name_any()).unwrap_or_default();
     let who = if pods.len() == 1 { format!("Pod {first}") } else { format!("{} Pods", pods.len()) };
     let (is, has) = if pods.len() == 1 { ("is", "has") } else { ("are", "have") };
-    let PodProblem { kind, subject, message } = problem;
+    let PodProblem { kind, subject, .. } = problem;
     let (what, advice) = match kind {
         ProblemKind::LeaderUnschedulable => (
             format!("{who}, which leads Job {subject} in exclusive placement, has no node; its followers wait for it."),
@@ -131,6 +148,11 @@ fn finding(problem: &PodProblem, pods: &[&PartialPod], facts: &Facts) -> Finding
             format!("Wait, or see `{}`.", facts.kubectl(&format!("describe pod {first}"))),
         ),
     };
+    Finding::new(format!("{kind:?}"), what, advice).with(details(problem, pods, facts))
+}
+
+fn details(problem: &PodProblem, pods: &[&PartialPod], facts: &Facts) -> Vec<String> {
+    let PodProblem { kind, message, .. } = problem;
     let mut details = Vec::new();
     if !message.is_empty() {
         details.push(message.clone());
@@ -147,7 +169,7 @@ fn finding(problem: &PodProblem, pods: &[&PartialPod], facts: &Facts) -> Finding
     if pods.len() > 1 {
         details.push(names(&pods.iter().map(|pod| pod.name_any()).collect::<Vec<_>>()));
     }
-    Finding::new(format!("{kind:?}"), what, advice).with(details)
+    details
 }
 
 /// Why no node that there is can ever hold these Pods.

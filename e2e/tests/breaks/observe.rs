@@ -92,9 +92,10 @@ impl Observer<'_> {
 
     fn is_reported(&self, status: &JobSetStatus) -> bool {
         let mut conditions = status.conditions.iter().filter(|it| it.status == "True");
-        let restarts = status.recent_restarts.iter().filter(|_| self.naming.conditions.contains(&"RestartingJobSet"));
+        let mut restarts =
+            status.recent_restarts.iter().filter(|_| self.naming.conditions.contains(&"RestartingJobSet"));
         conditions.any(|it| self.naming.conditions.contains(&it.type_.as_str()) && self.has_words(&it.message))
-            || restarts.last().is_some_and(|restart| self.has_words(&restart.message))
+            || restarts.next_back().is_some_and(|restart| self.has_words(&restart.message))
     }
 }
 

@@ -34,35 +34,40 @@ impl<'a> Certificates<'a> {
         Ok(Self { cluster, stored })
     }
 
-    /// What is done while JobSets are reviewed, none of which may be refused.
-    pub(super) async fn asked_throughout<T>(&self, change: impl Future<Output = Result<T>>) -> Result<T> {
-        let jobsets: Api<JobSet> = Api::namespaced(self.cluster.client(), "default");
-        let jobset: JobSet = serde_json::from_value(json!({
-            "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "review"}, "spec": {},
-        }))?;
-        let params = PostParams { dry_run: true, ..PostParams::default() };
-        let (mut change, mut reviews, mut ticks) = (pin!(change), 0, tokio::time::interval(PAUSE));
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                changed = &mut change => {
-                    progress(&format!("{reviews} reviews meanwhile, none refused"));
-                    ensure!(reviews > 0, "nothing was reviewed");
-                    return changed;
-                }
-                _ = ticks.tick() => {
-                    jobsets.create(&params, &jobset).await.with_context(|| format!("review {reviews}"))?;
-                    reviews += 1;
-                }
-            }
-        }
-    }
-
     /// Nothing was issued again.
     pub(super) async fn are_as_stored(&self) -> Result<()> {
         ensure!(stored(self.cluster).await? == self.stored, "CA or certificate have changed");
         Ok(())
     }
+}
+
+/// What is done while JobSets are reviewed, none of which may be refused.
+pub(crate) async fn reviewed_throughout<T>(cluster: &Cluster, change: impl Future<Output = Result<T>>) -> Result<T> {
+    let (mut change, mut reviews, mut ticks) = (pin!(change), 0, tokio::time::interval(PAUSE));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            changed = &mut change => {
+                progress(&format!("{reviews} reviews meanwhile, none refused"));
+                ensure!(reviews > 0, "nothing was reviewed");
+                return changed;
+            }
+            _ = ticks.tick() => {
+                review(cluster).await.with_context(|| format!("review {reviews}"))?;
+                reviews += 1;
+            }
+        }
+    }
+}
+
+/// Has a JobSet reviewed, which is not created.
+async fn review(cluster: &Cluster) -> Result<()> {
+    let jobsets: Api<JobSet> = Api::namespaced(cluster.client(), "default");
+    let jobset: JobSet = serde_json::from_value(json!({
+        "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "review"}, "spec": {},
+    }))?;
+    let params = PostParams { dry_run: true, ..PostParams::default() };
+    jobsets.create(&params, &jobset).await.map(drop).context("the JobSet was refused")
 }
 
 /// What the Secret with the CA holds.

@@ -20,7 +20,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::ListParams;
 
-use super::certificates::Certificates;
+use super::certificates::{Certificates, reviewed_throughout};
 use super::docs::{NEW, helm_commands};
 use super::leftovers::leftovers;
 use super::traffic;
@@ -43,7 +43,7 @@ async fn groups_restart_exactly_through_takeover_rollback_and_reinstall() -> Res
     let system = ["--namespace", SYSTEM, "--wait", "--timeout", "2m"];
     let take = ["install", RELEASE, &chart, "--take-ownership", "--force-conflicts"];
     let take = [&take[..], &system].concat();
-    let taken = Box::pin(certificates.asked_throughout(helm.run(&cluster, &take)));
+    let taken = Box::pin(reviewed_throughout(&cluster, helm.run(&cluster, &take)));
     story.during("takeover", taken).await?;
     certificates.are_as_stored().await?;
     let next = Repository::local(NEW)?;

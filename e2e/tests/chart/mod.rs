@@ -12,4 +12,5 @@ mod stream;
 mod traffic;
 mod values;
 
+pub(crate) use certificates::reviewed_throughout;
 pub(crate) use traffic::check_network_policies;

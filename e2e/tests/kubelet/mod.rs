@@ -23,7 +23,7 @@ mod policies;
 mod restart;
 pub(crate) mod shared;
 mod skew;
-mod stream;
+pub(crate) mod stream;
 mod success;
 mod supervised;
 

@@ -39,11 +39,11 @@ async fn groups_restart_over_stream_and_without_relay_by_watch() -> Result<()> {
 }
 
 /// Groups whose agents were injected, one for each shape, with the epoch that each runs in.
-pub(super) struct Groups(Vec<(Group, i32)>);
+pub(crate) struct Groups(Vec<(Group, i32)>);
 
 impl Groups {
     /// Creates them in namespaces that begin so.
-    pub(super) async fn apply(cluster: &Cluster, prefix: &str) -> Result<Self> {
+    pub(crate) async fn apply(cluster: &Cluster, prefix: &str) -> Result<Self> {
         let mut groups = Vec::new();
         for shape in ["Sidecar", "Supervisor"] {
             let namespace = format!("{prefix}-{}", shape.to_lowercase());
@@ -67,7 +67,7 @@ impl Groups {
     }
 
     /// Waits until all workers run, and all agents are connected to relays and watch nothing.
-    pub(super) async fn run_over_stream(&self, cluster: &Cluster) -> Result<()> {
+    pub(crate) async fn run_over_stream(&self, cluster: &Cluster) -> Result<()> {
         for (group, epoch) in &self.0 {
             group.runs_in_epoch(*epoch).await?;
         }
@@ -76,7 +76,7 @@ impl Groups {
     }
 
     /// Restarts each group so often, and asserts that the stream has carried all reports.
-    pub(super) async fn restart_over_stream(&mut self, cluster: &Cluster, times: u64) -> Result<()> {
+    pub(crate) async fn restart_over_stream(&mut self, cluster: &Cluster, times: u64) -> Result<()> {
         let before = reports(cluster).await?;
         self.restart("over the stream", times).await?;
         let carried = reports(cluster).await? - before;
@@ -86,7 +86,7 @@ impl Groups {
     }
 
     /// Restarts each group so often.
-    pub(super) async fn restart(&mut self, how: &str, times: u64) -> Result<()> {
+    pub(crate) async fn restart(&mut self, how: &str, times: u64) -> Result<()> {
         for (group, epoch) in &mut self.0 {
             let mut seconds = Vec::new();
             for _ in 0..times {

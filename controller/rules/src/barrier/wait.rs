@@ -49,9 +49,10 @@ pub(crate) fn report_wait(reconciliation: &mut Reconciliation<'_>) {
         );
         (conditions::PODS_LEAVING, what)
     } else if silent.is_empty() && reconciliation.now.0.duration_since(since) < MISSING {
-        let silent_at =
-            unreported_pods(reconciliation).filter_map(silent_at).filter(|at| *at > reconciliation.now.0).min();
-        silent_at.into_iter().for_each(|at| reconciliation.requeue_at(at));
+        let later = unreported_pods(reconciliation).filter_map(silent_at).filter(|at| *at > reconciliation.now.0);
+        if let Some(next) = later.min() {
+            reconciliation.requeue_at(next);
+        }
         return;
     } else if silent.is_empty() {
         let missing = by_name(missing_pods(reconciliation));

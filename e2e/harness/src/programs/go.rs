@@ -100,6 +100,8 @@ const HELM_4: Module = Module::new("helm", &["helm.sh/helm/v4/cmd/helm"]);
 
 const KUBE_STATE_METRICS: Module = Module::new("kube-state-metrics", &["k8s.io/kube-state-metrics/v2"]);
 
+const CERT_MANAGER: Module = Module::new("cert-manager", &["."]);
+
 const GO_JOBSET: Module =
     Module::new("jobset", &["sigs.k8s.io/jobset", "sigs.k8s.io/jobset/cmd/in-place-restart-agent"]);
 
@@ -195,6 +197,12 @@ pub fn ensure_helm(version: Helm) -> Result<PathBuf> {
 /// Builds kube-state-metrics if it is missing, as [`ensure`] does, and returns the path of the program.
 pub fn ensure_kube_state_metrics() -> Result<PathBuf> {
     Ok(ensure_one(&KUBE_STATE_METRICS)?.join("kube-state-metrics"))
+}
+
+/// Builds cert-manager if it is missing, as [`ensure`] does, and returns the path of its program: call it `controller`, `cainjector`
+/// or `webhook`.
+pub fn ensure_cert_manager() -> Result<PathBuf> {
+    Ok(ensure_one(&CERT_MANAGER)?.join("cert-manager"))
 }
 
 /// The programs of the Go JobSet.

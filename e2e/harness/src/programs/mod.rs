@@ -19,7 +19,7 @@ use crate::paths;
 use crate::progress::progress;
 pub use clients::{KueuePrograms, ensure_kueue, ensure_trainer};
 pub use go::{
-    GO_BUILD_ARGS, GoJobSetPrograms, GoPrograms, Helm, Set, ensure, ensure_go_jobset, ensure_helm,
+    GO_BUILD_ARGS, GoJobSetPrograms, GoPrograms, Helm, Set, ensure, ensure_cert_manager, ensure_go_jobset, ensure_helm,
     ensure_kube_state_metrics, ensure_versions,
 };
 pub use jobset_release::Architecture;

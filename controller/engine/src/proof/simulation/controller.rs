@@ -56,6 +56,7 @@ pub(super) struct WorkUnderWay {
     pub written: Versions,
     pub failures: Vec<(Request, RequestError)>,
     pub accepted: HashSet<Request>,
+    pub provided: Vec<Request>,
     /// The actions that are slow.
     pub slow: Vec<SlowRequest>,
     /// What is wrong with the status, unless its write is refused as outdated.
@@ -181,6 +182,7 @@ impl SimulatedCluster {
         if let Some(confirmed) = &confirmed {
             self.controller.note_lifts(confirmed);
         }
+        actions.iter().try_for_each(|action| self.check_planned(action))?;
         let (mut objection, mut leaving) = (None, BTreeSet::new());
         if let Some(status) = &mut status {
             dialect::decode(status);
@@ -238,11 +240,11 @@ impl SimulatedCluster {
             self.controller.work = Some(work);
             return Ok(());
         }
-        let WorkUnderWay { number, status_answer, written, failures, accepted, slow, .. } = work;
+        let WorkUnderWay { number, status_answer, written, failures, accepted, provided, slow, .. } = work;
         let status = Some(status_answer.unwrap_or(Ok(false)));
         let unanswered = slow.iter().map(SlowRequest::part).collect();
         self.controller.slow.extend(slow);
-        let outcome = Outcome { written, failures, accepted, status, unanswered, ..Outcome::default() };
+        let outcome = Outcome { written, failures, provided, accepted, status, unanswered, ..Outcome::default() };
         self.controller.note_failing(&outcome);
         let now = self.controller_now(Duration::ZERO);
         let is_written = matches!(outcome.status, Some(Ok(true)));
@@ -354,6 +356,7 @@ impl WorkUnderWay {
             written: Versions::NONE,
             failures: Vec::new(),
             accepted: HashSet::new(),
+            provided: Vec::new(),
             slow: Vec::new(),
             objection: None,
             leaving: BTreeSet::new(),

@@ -100,9 +100,13 @@ impl SimulatedCluster {
                 written.raise(Versions::of(Kind::JobSet, self.api.annotate_budget(&base, budget)));
                 0
             }
+            // Nothing is refused to the Job controller.
+            Action::FindRefusal { .. } => {
+                work.provided.push(request);
+                return;
+            }
             Action::CreateClaim { .. }
             | Action::CreateRoleBinding { .. }
-            | Action::FindRefusal { .. }
             | Action::DeleteJobSet
             | Action::DisableInPlaceRestart(_) => 0,
         };

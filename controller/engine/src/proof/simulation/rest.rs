@@ -127,6 +127,8 @@ impl SimulatedCluster {
             let is_refused =
                 |action: &Action| matches!(action, Action::CreateJob(job) if self.quota_error(&job.name).is_some());
             plan.actions.retain(|action| !is_refused(action));
+            // A question changes nothing, and is asked once a minute.
+            plan.actions.retain(|action| !matches!(action, Action::FindRefusal { .. }));
             if plan.actions.is_empty() && base.status.clone().unwrap_or_default() == plan.status {
                 // Each reconciliation says again what is invalid.
                 let is_new = |note: &&Note| note.reason != event::INVALID_SPECIFICATION;

@@ -57,12 +57,13 @@ impl SimulatedCluster {
             self.note_shrink(&action);
             self.carry_out(action, &mut work);
         }
-        let mut outcome = Outcome { failures: work.failures, accepted: work.accepted, ..Outcome::default() };
+        let WorkUnderWay { failures, accepted, provided, written, .. } = work;
+        let mut outcome = Outcome { failures, provided, accepted, ..Outcome::default() };
         if fails {
             let error = RequestError { failure: Failure::Transient, note: None };
-            (outcome.failures, outcome.accepted) = (vec![(shared.unwrap_or(own), error)], [].into());
+            outcome = Outcome { failures: vec![(shared.unwrap_or(own), error)], ..Outcome::default() };
         } else {
-            outcome.written = work.written;
+            outcome.written = written;
         }
         self.controller.failing.retain(|request| !outcome.accepted.contains(request));
         let now = self.controller_now(Duration::ZERO);
