@@ -6,8 +6,8 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::cause::{Cause, Counting};
 use crate::members::{disrupted_workers, failed_workers};
-use crate::reconciliation::{Reconciliation, node_name};
 use crate::nodes::blame::{self, WorkerEnd};
+use crate::reconciliation::{Reconciliation, node_name};
 use crate::types::{ExitClass, Trigger};
 
 /// First exit code of the range that means a signal (128 and the number of the signal, as in shells).
@@ -36,7 +36,8 @@ pub(super) fn first(reconciliation: &Reconciliation<'_>) -> Incident {
     failures.sort_by_key(|(worker, _)| (ended_at(worker).is_none(), ended_at(worker), &worker.pod));
     let mut cause =
         failures.first().map_or_else(|| unobserved(reconciliation), |(first, _)| cause(describe(first), first));
-    cause.blame = blame::in_place(reconciliation, failures.iter().map(|(worker, _)| WorkerEnd::of_worker(worker)).collect());
+    cause.blame =
+        blame::in_place(reconciliation, failures.iter().map(|(worker, _)| WorkerEnd::of_worker(worker)).collect());
     cause.failed_at = failed_at;
     cause.is_loss &= failures.iter().all(|(worker, _)| worker.is_loss());
     match uncounted_by(reconciliation, &failures) {

@@ -81,7 +81,9 @@ fn cause(lost: &LostIndex<'_>, is_loss: bool) -> Cause {
     };
     let cause = match &lost.worker {
         Some(worker) => incident::cause(message, worker),
-        None => Cause { reason: String::new(), message, trigger: Trigger::JobFailed, failed_at: None, is_loss, blame: None },
+        None => {
+            Cause { reason: String::new(), message, trigger: Trigger::JobFailed, failed_at: None, is_loss, blame: None }
+        }
     };
     Cause { reason: conditions::INDEX_FAILED.to_owned(), is_loss, ..cause }
 }

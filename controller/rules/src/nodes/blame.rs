@@ -67,12 +67,7 @@ impl<'a> WorkerEnd<'a> {
         end.is_fault.then_some(end)
     }
 
-    fn new(
-        pod: &'a str,
-        node: Option<&'a Arc<str>>,
-        failure: Option<&PodFailure>,
-        was_asked: bool,
-    ) -> Self {
+    fn new(pod: &'a str, node: Option<&'a Arc<str>>, failure: Option<&PodFailure>, was_asked: bool) -> Self {
         let exit = failure.and_then(|failure| failure.exit.as_ref());
         let at = exit.and_then(|exit| exit.finished_at).or(failure.and_then(|failure| failure.disrupted_at));
         // Agents do not name the container.

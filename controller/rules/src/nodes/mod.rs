@@ -22,6 +22,15 @@ use crate::reconciliation::Reconciliation;
 use crate::types::{Fact, Trigger};
 use verdict::{COOL_DOWN, StrikeVerdict};
 
+/// A node that has reached the limit.
+#[derive(Clone, Copy)]
+struct AvoidableNode {
+    failures: usize,
+    limit: usize,
+    /// Whether its Pods leave it now.
+    moves: bool,
+}
+
 /// After how many failures on one node the group leaves it. `None`: its Pods stay.
 fn limit(reconciliation: &Reconciliation<'_>) -> Option<usize> {
     let annotated = reconciliation.observed.jobset.move_after_failures();
@@ -60,17 +69,25 @@ pub(super) fn expire(reconciliation: &mut Reconciliation<'_>) {
 
 /// An incident strikes the node that it is blamed on. Called for each incident once, by the write that begins its restart.
 pub(super) fn strike(reconciliation: &mut Reconciliation<'_>, blame: Option<&Blame>, trigger: Trigger) {
-    let Some(blame) = blame else { return };
+    if let Some(blame) = blame {
+        judge(reconciliation, blame, trigger, true);
+    }
+}
+
+/// Strikes, and draws the consequences. Only a restart `moves` Pods.
+fn judge(reconciliation: &mut Reconciliation<'_>, blame: &Blame, trigger: Trigger, moves: bool) {
     add(reconciliation, blame, trigger);
     let Some(limit) = limit(reconciliation) else { return };
     match verdict::judge(&reconciliation.status.node_strikes, limit) {
         StrikeVerdict::Open => {}
-        StrikeVerdict::NodeAtFault(failures) => avoid(reconciliation, blame, trigger, failures, limit),
+        StrikeVerdict::NodeAtFault(failures) => {
+            avoid(reconciliation, blame, trigger, AvoidableNode { failures, limit, moves });
+        }
         StrikeVerdict::IndexAtFault(nodes) => clear_for_index(reconciliation, blame, &nodes),
     }
 }
 
-/// Nodes that refuse Pods whose worker never ran: no restart begins, and each such Pod strikes once, told by its creation.
+/// Nodes that refuse Pods whose worker never ran: no restart begins, and nobody moves. Each such Pod strikes once, told by its creation.
 pub(super) fn strike_refusals(reconciliation: &mut Reconciliation<'_>) {
     let blocked = reconciliation.running_pods().flat_map(JobPods::blocked).filter(|it| it.refusals > 0);
     let refused: Vec<&Blocked> = blocked.filter(|it| it.failure.refused).collect();
@@ -83,7 +100,7 @@ pub(super) fn strike_refusals(reconciliation: &mut Reconciliation<'_>) {
             (&*it.node, &it.job, it.index, it.time.0) == (&*blame.node, &blame.job, index, pod.created)
         };
         if !reconciliation.status.node_strikes.iter().any(is_known) {
-            strike(reconciliation, Some(&blame), Trigger::Refused);
+            judge(reconciliation, &blame, Trigger::Refused, false);
         }
     }
 }
@@ -104,10 +121,14 @@ fn add(reconciliation: &mut Reconciliation<'_>, blame: &Blame, trigger: Trigger)
     reconciliation.facts.push(Fact::NodeStruck);
 }
 
-/// Avoids a node from now on. Who has come back to a node that is avoided stays: no other node was free.
-fn avoid(reconciliation: &mut Reconciliation<'_>, blame: &Blame, trigger: Trigger, failures: usize, limit: usize) {
+/// Avoids a node from now on.
+fn avoid(reconciliation: &mut Reconciliation<'_>, blame: &Blame, trigger: Trigger, bad: AvoidableNode) {
+    let AvoidableNode { failures, limit, moves } = bad;
     let node = blame.node.to_string();
-    if reconciliation.status.avoided_nodes.iter().any(|it| it.node == node) {
+    if let Some(place) = reconciliation.status.avoided_nodes.iter().position(|it| it.node == node) {
+        if moves {
+            leave_again(reconciliation, blame, place);
+        }
         return;
     }
     let number = i32::try_from(failures).unwrap_or(i32::MAX);
@@ -133,7 +154,7 @@ fn avoid(reconciliation: &mut Reconciliation<'_>, blame: &Blame, trigger: Trigge
         moving: Vec::new(),
         later: LaterFields::new(),
     };
-    let moved = moves::begin(reconciliation, blame, &mut avoided);
+    let moved = if moves { moves::begin(reconciliation, blame, &mut avoided) } else { String::new() };
     let message = format!(
         "node {} is avoided until {:.0}: {} on it, the last of Pod {} ({}){moved}",
         avoided.node,
@@ -145,6 +166,20 @@ fn avoid(reconciliation: &mut Reconciliation<'_>, blame: &Blame, trigger: Trigge
     reconciliation.warn(event::NODE_AVOIDED, message);
     reconciliation.status.avoided_nodes.push(avoided);
     make_room(reconciliation);
+}
+
+/// A strike on a node that is avoided. Who was there before that leaves it now: a refusal had moved nobody. Who has come back stays, as no
+/// other node was free.
+fn leave_again(reconciliation: &mut Reconciliation<'_>, blame: &Blame, place: usize) {
+    let mut avoided = reconciliation.status.avoided_nodes.remove(place);
+    let blamed = reconciliation.observed.pods().named(&blame.pod);
+    let leaves = |pod| moves::was_there_before(pod, &avoided) && pinned::why(reconciliation, blame).is_none();
+    if blamed.is_some_and(|(_, pod)| leaves(pod)) {
+        let moved = moves::begin(reconciliation, blame, &mut avoided);
+        let message = format!("node {} is avoided, and has failed Pod {} again{moved}", avoided.node, blame.pod);
+        reconciliation.warn(event::NODE_AVOIDED, message);
+    }
+    reconciliation.status.avoided_nodes.insert(place, avoided);
 }
 
 /// `2 failures of the last 24 h are blamed`.
@@ -175,7 +210,8 @@ fn clear_for_index(reconciliation: &mut Reconciliation<'_>, blame: &Blame, nodes
     reconciliation.status.avoided_nodes = kept;
     for avoided in over {
         let Blame { job, index, node, .. } = blame;
-        let why = format!("index {index} of Job {job} has failed on node {node} as well: the fault is not that of the node");
+        let why =
+            format!("index {index} of Job {job} has failed on node {node} as well: the fault is not that of the node");
         cleared(reconciliation, &avoided.node, &why);
     }
 }

@@ -33,7 +33,8 @@ pub(super) fn begin(reconciliation: &mut Reconciliation<'_>, blame: &Blame, avoi
         let is_at_fault = |current: &Current<'_>| {
             pod.index.is_some_and(|index| verdict::index_is_at_fault(strikes, current.name, index, now))
         };
-        is_here(pod) && pinned::of_pod(pod).is_none() && current.is_some_and(|current| !is_at_fault(current))
+        let may_leave = is_here(pod) && was_there_before(pod, avoided) && pinned::of_pod(pod).is_none();
+        may_leave && current.is_some_and(|current| !is_at_fault(current))
     };
     let mut names: Vec<String> = pods.into_iter().filter(leaves).map(|(_, pod)| pod.name.clone()).collect();
     // The one that has failed leaves in any case.
@@ -74,7 +75,8 @@ fn move_job(
     let pods = current.pods.into_iter().flat_map(JobPods::all).filter(|pod| is_here(pod));
     reconciliation.facts.push(Fact::PodsMove(pods.count()));
     avoided.moving = vec![blame.pod.clone()];
-    let moved = format!("; Job {} leaves the domain {domain} of {key}, and comes back where no other is free", current.name);
+    let moved =
+        format!("; Job {} leaves the domain {domain} of {key}, and comes back where no other is free", current.name);
     (avoided.topology_key, avoided.domain) = (key, domain);
     moved
 }
@@ -85,7 +87,8 @@ pub(crate) fn carry_out(reconciliation: &mut Reconciliation<'_>) {
         return;
     }
     for (avoided, pod) in pending(reconciliation) {
-        let message = format!("Pod {} leaves node {}, which is avoided; another Pod takes its place", pod.name, avoided.node);
+        let message =
+            format!("Pod {} leaves node {}, which is avoided; another Pod takes its place", pod.name, avoided.node);
         reconciliation.delete_pod(&pod.name, &pod.uid, PodDeletion::Moved, message);
     }
     if let Some(until) = waits_until(reconciliation).filter(|_| is_pending(reconciliation)) {
@@ -162,6 +165,11 @@ pub(super) fn slot_of<'a>(reconciliation: &Reconciliation<'a>, name: &str) -> Op
         let index = index.parse().ok().filter(|_| !random.contains('-'))?;
         Some((*current, index))
     })
+}
+
+/// Whether the Pod is older than the decision to avoid its node.
+pub(super) fn was_there_before(pod: &PodView, avoided: &AvoidedNode) -> bool {
+    pod.created <= avoided.since.0
 }
 
 /// Whether the Pod is there and stays.

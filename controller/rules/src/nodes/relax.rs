@@ -12,12 +12,12 @@ use crate::reconciliation::Reconciliation;
 use crate::types::PodDeletion;
 
 /// For how long a Pod may find no node.
-const PATIENCE: SignedDuration = SignedDuration::from_mins(1);
+const PENDING_LIMIT: SignedDuration = SignedDuration::from_mins(1);
 
 /// Replaces the Pods that find no node.
 pub(crate) fn replace_unschedulable(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
     let pods: Vec<&PodView> = reconciliation.running_pods().flat_map(JobPods::unplaced).collect();
-    let due = |pod: &PodView| pod.unschedulable_since.and_then(|since| since.checked_add(PATIENCE).ok());
+    let due = |pod: &PodView| pod.unschedulable_since.and_then(|since| since.checked_add(PENDING_LIMIT).ok());
     let is_late = |pod: &&PodView| due(pod).is_some_and(|due| reconciliation.is_due(due));
     let late: Vec<&PodView> = pods.into_iter().filter(is_late).collect();
     if late.is_empty() {
@@ -29,7 +29,10 @@ pub(crate) fn replace_unschedulable(reconciliation: &mut Reconciliation<'_>) -> 
         return ControlFlow::Break(());
     }
     for pod in late {
-        let message = format!("Pod {} has found no node for a minute: another one only prefers nodes that are not avoided", pod.name);
+        let message = format!(
+            "Pod {} has found no node for a minute: another one only prefers nodes that are not avoided",
+            pod.name
+        );
         reconciliation.delete_pod(&pod.name, &pod.uid, PodDeletion::Unschedulable, message);
     }
     ControlFlow::Continue(())

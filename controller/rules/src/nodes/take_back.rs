@@ -40,7 +40,8 @@ pub(crate) fn take_back(reconciliation: &mut Reconciliation<'_>) {
 /// The strike of the restart that has just begun.
 fn of_this_restart<'a>(reconciliation: &'a Reconciliation<'_>) -> Option<&'a NodeStrike> {
     let status = &reconciliation.status;
-    let began = status.epoch_transition_time.as_ref().filter(|_| reconciliation.observed.stored_epochs().is_closed())?;
+    let began =
+        status.epoch_transition_time.as_ref().filter(|_| reconciliation.observed.stored_epochs().is_closed())?;
     let is_late = reconciliation.now.0.duration_since(began.0) <= LATE;
     let restart = status.recent_restarts.last().filter(|last| is_late && last.number == status.group_restarts)?;
     let is_its = |strike: &&NodeStrike| strike.time.0.duration_since(restart.start_time.0) >= -CLOCK_SKEW;

@@ -134,7 +134,8 @@ mod tests {
     }
 
     fn see(metrics: &NodeMetrics, name: &str, node: &str) {
-        let strike = json!({"node": node, "time": "2026-01-01T00:00:00.000000Z", "job": "j", "index": 0, "reason": "refused"});
+        let strike =
+            json!({"node": node, "time": "2026-01-01T00:00:00.000000Z", "job": "j", "index": 0, "reason": "refused"});
         let avoided = json!({"node": node, "since": "2026-01-01T00:00:00Z", "until": "2026-01-01T01:00:00Z", "failures": 2, "reason": "Failures"});
         let jobset = json!({
             "metadata": {"name": name, "namespace": "ml"}, "spec": {},

@@ -2,6 +2,7 @@
 
 mod addresses;
 mod counts;
+mod moves;
 #[cfg(any(test, feature = "testing"))]
 mod testing;
 
@@ -224,23 +225,6 @@ impl JobPods {
     /// The Pods of open slots that have lost their sandbox, or have a container that ends by itself and keeps others waiting.
     pub fn stuck(&self) -> impl Iterator<Item = &PodView> {
         self.standing(&self.counts.stuck)
-    }
-
-    /// The Pods of open slots that find no node, because they keep away from some.
-    pub fn unplaced(&self) -> impl Iterator<Item = &PodView> {
-        self.standing(&self.counts.unplaced)
-    }
-
-    /// The Pods of open slots that report this epoch, those of newcomers left out. It takes a look at each Pod.
-    pub fn members_at(&self, epoch: i32) -> impl Iterator<Item = &PodView> {
-        let newcomers = self.newcomers_at(epoch);
-        let is_newcomer = |pod: &PodView| pod.index.is_some_and(|index| newcomers.contains(&index));
-        self.filling().filter(move |pod| pod.epoch.number() == Some(epoch) && !is_newcomer(pod))
-    }
-
-    /// The Pod that stands for this index.
-    pub fn of_index(&self, index: i32) -> Option<&PodView> {
-        self.slots.get(&index)?.standing()
     }
 
     /// The Pods of open slots that report this epoch and whose worker was not observed to start in it.

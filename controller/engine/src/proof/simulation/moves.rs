@@ -117,7 +117,8 @@ impl SimulatedCluster {
         let selector = template.and_then(|it| it.spec.as_ref()?.node_selector.as_ref()?.get(HOSTNAME));
         let node = selector.cloned().unwrap_or_else(|| name(drawn));
         let here = Placement { node: node.clone(), finds_none: None };
-        let is_seen = template.and_then(|it| it.metadata.as_ref()?.labels.as_ref()?.get(labels::AVOIDS_NODES)).is_some();
+        let is_seen =
+            template.and_then(|it| it.metadata.as_ref()?.labels.as_ref()?.get(labels::AVOIDS_NODES)).is_some();
         let avoided = self.api.status().avoided_nodes;
         let is_avoided = |node: &str| avoided.iter().any(|it| it.node == node);
         if !is_avoided(&node) {
@@ -143,6 +144,17 @@ impl SimulatedCluster {
         here
     }
 
+    /// The Pods of a Job select their node as the JobSet says, whatever of it has reached the engine.
+    pub(super) fn pin(&self, job: &mut Job) {
+        let name = job.metadata.labels.as_ref().and_then(|labels| labels.get(labels::REPLICATED_JOB_NAME));
+        let group = self.api.jobset.spec.replicated_jobs.iter().find(|group| Some(&group.name) == name);
+        let selector = group.and_then(|group| group.template.spec.template.spec.as_ref()?.node_selector.clone());
+        let pod = job.spec.as_mut().and_then(|spec| spec.template.spec.as_mut());
+        if let (Some(pod), Some(selector)) = (pod, selector) {
+            pod.node_selector = Some(selector);
+        }
+    }
+
     /// The scheduler says that it finds no node for a Pod that keeps away from some.
     pub(super) fn show_unschedulable(&mut self, pod: &str, form: AvoidNodes) {
         let now = self.now();
@@ -162,9 +174,11 @@ impl SimulatedCluster {
         let Action::DeletePod { name, reason: PodDeletion::Moved, .. } = action else { return Ok(()) };
         let status = base.status.clone().unwrap_or_default();
         let is_named = status.avoided_nodes.iter().any(|it| it.moving.contains(name));
-        ensure(is_named && status.epochs().is_closed() && self.asks_for_moves().is_some(), Property::MovesAreStored, || {
-            format!("{name} is moved, and the status does not say so")
-        })?;
+        ensure(
+            is_named && status.epochs().is_closed() && self.asks_for_moves().is_some(),
+            Property::MovesAreStored,
+            || format!("{name} is moved, and the status does not say so"),
+        )?;
         let is_pinned = |pod: &super::api::PodObject| {
             let job = self.api.jobs.get(&pod.job).and_then(|job| job.job.spec.as_ref()?.template.spec.as_ref());
             job.is_some_and(|spec| spec.node_selector.iter().flatten().any(|(key, _)| key == HOSTNAME))
@@ -179,7 +193,9 @@ impl SimulatedCluster {
         let new: Vec<&NodeStrike> = after.node_strikes.iter().filter(|it| !before.node_strikes.contains(it)).collect();
         for strike in &new {
             let slot = (strike.job.clone(), strike.index, strike.node.clone());
-            ensure(self.moves.faulty.contains(&slot), Property::BlameIsTrue, || format!("nothing failed as in {strike:?}"))?;
+            ensure(self.moves.faulty.contains(&slot), Property::BlameIsTrue, || {
+                format!("nothing failed as in {strike:?}")
+            })?;
         }
         let (limit, now) = (self.asks_for_moves(), self.now().0);
         ensure(limit.is_some() || after.avoided_nodes.is_empty(), Property::MovesAreStored, || {
@@ -188,7 +204,8 @@ impl SimulatedCluster {
         for avoided in &after.avoided_nodes {
             self.check_avoided(before, after, avoided, limit.unwrap_or(usize::MAX))?;
         }
-        let is_avoided = |it: &AvoidedNode, status: &JobSetStatus| status.avoided_nodes.iter().any(|other| other.node == it.node);
+        let is_avoided =
+            |it: &AvoidedNode, status: &JobSetStatus| status.avoided_nodes.iter().any(|other| other.node == it.node);
         for gone in before.avoided_nodes.iter().filter(|it| !is_avoided(it, after)) {
             let has_room = after.avoided_nodes.iter().all(|it| is_avoided(it, before));
             let is_over = gone.until.0 <= now + SignedDuration::from_secs(1);
@@ -212,7 +229,8 @@ impl SimulatedCluster {
         limit: usize,
     ) -> CheckResult {
         let longest = avoided.until.0.duration_since(avoided.since.0) <= COOL_DOWN;
-        if let Some(known) = before.avoided_nodes.iter().find(|it| it.node == avoided.node && it.since == avoided.since) {
+        if let Some(known) = before.avoided_nodes.iter().find(|it| it.node == avoided.node && it.since == avoided.since)
+        {
             return ensure(longest && avoided.until <= known.until, Property::AvoidedNodesLast, || {
                 format!("{} is avoided for longer than its cool-down", avoided.node)
             });
@@ -238,7 +256,9 @@ impl SimulatedCluster {
         let gave_up = self.clock_since_transition(before) >= MOVE_LIMIT;
         for strike in new {
             let avoided = before.avoided_nodes.iter().find(|it| it.node == strike.node && it.moving.is_empty());
-            let Some(avoided) = avoided.filter(|it| it.until.0 > self.now().0 && strike.time.0 > it.since.0) else { continue };
+            let Some(avoided) = avoided.filter(|it| it.until.0 > self.now().0 && strike.time.0 > it.since.0) else {
+                continue;
+            };
             ensure(gave_up || self.moves.not_left.contains(&avoided.node), Property::BadNodesCostLittle, || {
                 format!("{strike:?}, and all Pods have left {avoided:?}")
             })?;
@@ -254,12 +274,12 @@ impl SimulatedCluster {
     /// No epoch begins with a Pod that had to leave.
     pub(super) fn check_moved(&self, before: &JobSetStatus, epoch: i32) -> CheckResult {
         let is_waited_for = self.clock_since_transition(before) < MOVE_LIMIT || !before.epochs().is_closed();
-        let stays = |name: &&String| {
-            self.api.pods.get(*name).is_some_and(|pod| !is_going(pod) && !has_ended(pod))
-        };
+        let stays = |name: &&String| self.api.pods.get(*name).is_some_and(|pod| !is_going(pod) && !has_ended(pod));
         let named = before.avoided_nodes.iter().flat_map(|it| &it.moving);
         let left = named.clone().find(stays).filter(|_| is_waited_for);
-        ensure(left.is_none(), Property::MovesAreStored, || format!("epoch {epoch} begins with {left:?}, which has to leave"))
+        ensure(left.is_none(), Property::MovesAreStored, || {
+            format!("epoch {epoch} begins with {left:?}, which has to leave")
+        })
     }
 }
 
@@ -273,7 +293,9 @@ pub(super) struct Placement {
 /// Whether an index has failed on this node and on another one within the cool-down.
 fn is_cleared(node: &str, strikes: &[NodeStrike]) -> bool {
     let speaks = |a: &NodeStrike, b: &NodeStrike| {
-        (&a.job, a.index) == (&b.job, b.index) && a.node != b.node && a.time.0.duration_since(b.time.0).abs() <= COOL_DOWN
+        (&a.job, a.index) == (&b.job, b.index)
+            && a.node != b.node
+            && a.time.0.duration_since(b.time.0).abs() <= COOL_DOWN
     };
     strikes.iter().any(|a| a.node == node && strikes.iter().any(|b| speaks(a, b)))
 }

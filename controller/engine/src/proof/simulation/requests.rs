@@ -58,6 +58,7 @@ impl SimulatedCluster {
             Action::CreateJob(job) => {
                 let mut job = self.with_success_policy(build::job(&base, &job));
                 self.draw_deadline(&mut job);
+                self.pin(&mut job);
                 self.api.create_job(job, &now)
             }
             Action::DeleteJob { name, uid } => {
