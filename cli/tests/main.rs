@@ -11,7 +11,6 @@ mod events;
 mod files;
 mod fixture;
 mod live;
-mod nodes;
 mod pods;
 mod terminal;
 mod ui;

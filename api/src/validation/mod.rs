@@ -26,7 +26,6 @@ mod lone_restarts;
 mod managed_by;
 mod message_patterns;
 mod network;
-mod nodes;
 mod overwritten;
 mod refused_pods;
 mod replicated_jobs;
@@ -59,7 +58,7 @@ pub(crate) use unchanged::{AS_CREATED, AS_CREATED_OR_MORE_RESTARTS};
 pub use warnings::{update_warnings, warnings};
 
 /// The rules for a new JobSet, in the order in which their errors are reported.
-const RULES: [Rule; 27] = [
+const RULES: [Rule; 26] = [
     // Names and numbers of child objects.
     replicated_jobs::check,
     child_names::check,
@@ -84,7 +83,6 @@ const RULES: [Rule; 27] = [
     restart_budget::check,
     additional_restarts::check,
     durations::check,
-    nodes::check,
     restart_request::check,
     restart_rules::check,
     agent::check,

@@ -12,7 +12,6 @@ mod creation;
 mod facts;
 mod inactive;
 mod network;
-mod nodes;
 mod order;
 mod outcome;
 mod pods;
@@ -89,7 +88,7 @@ const EMPTY: [Rule; 2] = [controller::check, inactive::no_jobs];
 const NOT_RECONCILED: [Rule; 3] = [controller::check, reported::invalid, admission::check];
 
 /// Rules for causes that keep a JobSet from running, the most important first. [`barrier::waiting`] is the last of them.
-const CAUSES: [Rule; 13] = [
+const CAUSES: [Rule; 12] = [
     // No controller leads, so that the status is old.
     controller::check,
     // The controller reports a failure.
@@ -100,7 +99,6 @@ const CAUSES: [Rule; 13] = [
     barrier::blocked,
     barrier::not_running,
     crash_loop::check,
-    pods::failing_jobs,
     // The JobSet waits.
     order::check,
     creation::check,
@@ -109,12 +107,11 @@ const CAUSES: [Rule; 13] = [
 ];
 
 /// Rules for remarks, which also apply to a JobSet that runs.
-const REMARKS: [Rule; 7] = [
+const REMARKS: [Rule; 6] = [
     reported::restart_request,
     reported::not_in_place,
     stream::unavailable,
     network::blocked,
-    nodes::bad,
     outcome::budget,
     admission::check,
 ];

@@ -2,7 +2,6 @@
 
 mod addresses;
 mod counts;
-mod moves;
 #[cfg(any(test, feature = "testing"))]
 mod testing;
 

@@ -91,21 +91,20 @@ impl SimulatedCluster {
     /// A node is ready, or no longer.
     pub(super) fn set_ready(&mut self, name: &str, ready: bool) {
         if self.nodes.ready.insert(name.to_owned(), ready) != Some(ready) {
-            self.show_node(name);
+            self.show_node(name, ready);
         }
     }
 
     /// Shows all nodes to a controller that begins.
     pub(super) fn show_nodes(&mut self) {
-        for name in self.nodes.ready.keys().cloned().collect::<Vec<_>>() {
-            self.show_node(&name);
+        for (name, ready) in self.nodes.ready.clone() {
+            self.show_node(&name, ready);
         }
     }
 
-    pub(super) fn show_node(&mut self, name: &str) {
-        let ready = self.nodes.ready.get(name).copied().unwrap_or(false);
+    fn show_node(&mut self, name: &str, ready: bool) {
         let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
-        let mut node = PartialNode { metadata, spec: self.cordons.spec(name), ..PartialNode::default() };
+        let mut node = PartialNode { metadata, ..PartialNode::default() };
         node.status.conditions.push(condition("Ready", if ready { "True" } else { "Unknown" }, "", ""));
         let now = self.controller_now(Duration::ZERO).instant;
         self.controller.engine.apply(WatchEvent::shared(Key::of(&node), View::Node(Box::new(node))), now);
@@ -154,7 +153,6 @@ impl SimulatedCluster {
             self.truth.struck(slot, None, false);
         }
         self.worked = true;
-        self.note_fault(uid);
         self.trace(|| format!("{pod} {what}"));
         true
     }
@@ -197,14 +195,13 @@ impl SimulatedCluster {
         for epoch in [machine.epoch, entered] {
             self.truth.taken_along(machine.slot(), epoch, true);
         }
-        self.note_fault(uid);
     }
 }
 
 impl SimulatedMachine {
     /// Its containers are gone, and so is its sandbox. The kubelet makes another one for a Pod without containers: one that
     /// never had any, and one whose rules restart them all, so that they are removed.
-    pub(super) fn lose_sandbox(&mut self, now: &Time, has_fatal_code: bool) {
+    fn lose_sandbox(&mut self, now: &Time, has_fatal_code: bool) {
         if self.started == 0 {
             self.sandbox = Sandbox::NotYet;
             return;
