@@ -3,6 +3,7 @@
 use jobset_api::agent::{DEFAULT_STOP_GRACE_SECONDS, STOP_GRACE_SECONDS};
 use jobset_api::{conditions, labels};
 use jobset_objects::{PartialContainer, PartialPod};
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
 use super::crash_loop;
@@ -58,7 +59,8 @@ pub(super) fn waiting(facts: &Facts, tree: &JobSetTree) -> Vec<Finding> {
             details.push(format!("{what}: {}", names(&pods)));
         }
     }
-    let stopping: Vec<String> = alive().filter(|pod| is_stopping(pod, epochs)).map(|pod| pod.name_any()).collect();
+    let stopping: Vec<String> =
+        alive().filter(|pod| is_stopping(pod, epochs, facts.now)).map(|pod| pod.name_any()).collect();
     if !stopping.is_empty() {
         details.push(format!("have sent SIGTERM to their workers, which have not ended: {}", names(&stopping)));
     }
@@ -104,11 +106,13 @@ pub(super) fn is_of_every_restart(reason: &str) -> bool {
     reason == WAITING || of_pods.iter().any(|kind| format!("{kind:?}") == reason)
 }
 
-/// Whether the agent of a Pod supervises a worker that it has told to stop, and that runs on.
-fn is_stopping(pod: &PartialPod, epochs: Epochs) -> bool {
+/// Whether the agent of a Pod supervises a worker that it has told to stop, and that runs on. The annotation of one whose worker has ended
+/// may follow later.
+fn is_stopping(pod: &PartialPod, epochs: Epochs, now: Timestamp) -> bool {
+    let is_shown = epochs.lag.is_none_or(|lag| epochs.since.is_some_and(|since| since.duration_until(now) > lag));
     let has_sidecar = pod.spec.init_containers.iter().any(PartialContainer::is_sidecar);
     let runs = pod.status.container_statuses.iter().any(|status| status.state.running.is_some());
-    !has_sidecar && runs && PodBarrier::of_pod(pod, epochs) == PodBarrier::Restarting
+    is_shown && !has_sidecar && runs && PodBarrier::of_pod(pod, epochs) == PodBarrier::Restarting
 }
 
 /// How long a supervisor lets its worker end, in seconds: the longest of the JobSet.

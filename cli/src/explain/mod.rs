@@ -88,7 +88,7 @@ const EMPTY: [Rule; 2] = [controller::check, inactive::no_jobs];
 const NOT_RECONCILED: [Rule; 3] = [controller::check, reported::invalid, admission::check];
 
 /// Rules for causes that keep a JobSet from running, the most important first. [`barrier::waiting`] is the last of them.
-const CAUSES: [Rule; 12] = [
+const CAUSES: [Rule; 13] = [
     // No controller leads, so that the status is old.
     controller::check,
     // The controller reports a failure.
@@ -99,6 +99,7 @@ const CAUSES: [Rule; 12] = [
     barrier::blocked,
     barrier::not_running,
     crash_loop::check,
+    pods::failing_jobs,
     // The JobSet waits.
     order::check,
     creation::check,

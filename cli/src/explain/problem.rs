@@ -3,11 +3,11 @@
 use jobset_api::labels;
 use jobset_objects::{ContainerTerminated, PartialContainerStatus, PartialPod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 
 use crate::output::one_line;
-use crate::status::{Epochs, PodBarrier, ended, restarts_in_place};
+use crate::status::{Epochs, PodBarrier, ended, last_words, restarts_in_place};
 
 /// The most names of Pods in a finding.
 const SHOWN: usize = 5;
@@ -149,12 +149,15 @@ fn is_held(pod: &PartialPod, now: Timestamp) -> bool {
     pod.metadata.deletion_timestamp.as_ref().is_some_and(is_due) && pod.foreign_finalizer().is_some()
 }
 
+/// How much later than it is due an annotation of the stream may be observed: it waits for its turn, and the start has whole seconds.
+const LATE_WRITE: SignedDuration = SignedDuration::from_secs(3);
+
 /// Whether the agent may have reported over the stream, and the annotation not have followed yet. A restart puts that off.
 fn may_have_reported(pod: &PartialPod, epochs: Epochs, now: Timestamp) -> bool {
     let containers = pod.status.init_container_statuses.iter().chain(&pod.status.container_statuses);
     let started = containers.filter_map(|status| Some(status.state.running.as_ref()?.started_at.as_ref()?.0)).max();
     let (Some(lag), Some(started)) = (epochs.lag, started) else { return false };
-    started.max(epochs.since.unwrap_or(started)).duration_until(now) <= lag
+    started.max(epochs.since.unwrap_or(started)).duration_until(now) <= lag.saturating_add(LATE_WRITE)
 }
 
 /// The name of the Pod's ServiceAccount.
@@ -195,7 +198,7 @@ fn container(pod: &PartialPod, status: &PartialContainerStatus) -> Option<PodPro
     let problem = |kind, message: String| PodProblem::new(kind, &status.name, message);
     let is_init = pod.spec.init_containers.iter().any(|it| it.name == status.name && !it.is_sidecar());
     let failed = |end: &ContainerTerminated| {
-        let words = match one_line(&end.message) {
+        let words = match last_words(end) {
             words if words.is_empty() => "no termination message".to_owned(),
             words => format!("termination message: {words}"),
         };

@@ -13,7 +13,7 @@ mod workers;
 pub use barrier::{Barrier, Epochs, PodBarrier};
 pub use list::{JobSetList, JobSetSummary, list};
 pub use pod::{PodNode, epoch};
-pub(crate) use pod::{ended, is_agent, restarts_in_place};
+pub(crate) use pod::{ended, is_agent, last_words, restarts_in_place};
 pub use report::{JobNode, JobSetTree, ReplicatedJobNode, RestartCount, is_own, own, report};
 pub use state::{JobSetState, jobs, queue, state};
 pub use workers::Workers;

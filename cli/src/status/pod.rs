@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use jobset_api::agent::FAILED_JOBSET_EXIT_CODE;
 use jobset_api::labels;
+use jobset_api::last_words::is_of_agent;
 use jobset_api::restart_rules::{ExitCodes, restarts_pod};
 use jobset_objects::{
     ALL_CONTAINERS_RESTARTING, ContainerTerminated, PartialCondition, PartialContainer, PartialContainerStatus,
@@ -205,6 +206,12 @@ fn supervised_exit(pod: &PartialPod) -> Option<ContainerExit> {
 /// Whether a container is a sidecar whose exit can restart the whole Pod: the agent.
 pub(crate) fn is_agent(container: &PartialContainer) -> bool {
     container.is_sidecar() && container.restart_policy_rules.iter().any(restarts_pod)
+}
+
+/// What a container has left in its termination message, without the log of a supervisor.
+pub(crate) fn last_words(end: &ContainerTerminated) -> String {
+    let lines: Vec<&str> = end.message.lines().filter(|line| !is_of_agent(line)).collect();
+    one_line(&lines.join("\n"))
 }
 
 /// How a container ended, such as `exit code 1 (Error)`.
