@@ -160,6 +160,7 @@ impl PodSlot {
             self.note_failure(reported);
         }
         self.note_loss(&uid);
+        self.forget_predecessor();
     }
 
     /// The Pod is gone. If it stood for the slot, its worker has ended now, if that was not observed before.
@@ -216,6 +217,13 @@ impl PodSlot {
     fn standing_member(&self) -> Option<&Member> {
         let rank = |pod: &PodView| (pod.fills_its_slot() || pod.phase == PodPhase::Succeeded, pod.created);
         self.members.iter().max_by_key(|member| rank(&member.view))
+    }
+
+    /// A Pod whose successor reports the same epoch has ended before that epoch began: who follows a member reports the next one.
+    fn forget_predecessor(&mut self) {
+        let standing = self.standing().filter(|pod| pod.fills_its_slot());
+        let Some((name, epoch)) = standing.map(|pod| (pod.name.clone(), pod.epoch.number())) else { return };
+        self.broken.take_if(|broken| broken.pod != name && Some(broken.epoch) == epoch);
     }
 
     /// A Pod that follows another shows that the Job did not take that one for a success.
