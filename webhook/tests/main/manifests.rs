@@ -43,6 +43,10 @@ const WARNED: [(&str, &[&str]); 8] = [
         &["spec.replicatedJobs[1].template.spec.template.spec.restartPolicy: is OnFailure"],
     ),
     (
+        "breakable",
+        &["spec.replicatedJobs[0].template.spec.template.spec.containers[0]: the worker can use its agent's token"],
+    ),
+    (
         "everything",
         &[
             "spec.replicatedJobs[0].template.spec.ttlSecondsAfterFinished: has no effect",
