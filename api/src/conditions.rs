@@ -22,6 +22,8 @@ pub const RESTART_BACKOFF: &str = "RestartBackoff";
 pub const BARRIER_WAITING: &str = "BarrierWaiting";
 /// Workers do not run although the barrier was lifted some time ago. The message names their Pods, and what they wait for.
 pub const WORKERS_NOT_RUNNING: &str = "WorkersNotRunning";
+/// Pods have left cordoned nodes, by a restart that does not count. False when the next one may begin.
+pub const LEFT_CORDONED_NODES: &str = "LeftCordonedNodes";
 /// Jobs or Pods of an earlier attempt do not go, and Jobs of the new one wait for them. The message names them, and the finalizers
 /// that keep them.
 pub const RECREATION_BLOCKED: &str = "RecreationBlocked";
@@ -60,6 +62,10 @@ pub const FAILURE_POLICY_RULE: &str = "FailurePolicy_";
 pub const IN_PLACE_RESTART: &str = "InPlaceRestart";
 /// Reason of [`RESTARTING`] being true: somebody has requested the restart.
 pub const RESTART_REQUESTED: &str = "RestartRequested";
+/// Reason of [`RESTARTING`] and of [`LEFT_CORDONED_NODES`] being true: Pods leave cordoned nodes.
+pub const NODES_CORDONED: &str = "NodesCordoned";
+/// Reason of [`LEFT_CORDONED_NODES`] being false: Pods may leave cordoned nodes again.
+pub const COOLED_DOWN: &str = "CooledDown";
 /// Reason of [`RESTARTING`] being true: the group cannot restart in place, because a worker has succeeded.
 pub const SUCCEEDED_WORKERS: &str = "SucceededWorkers";
 /// Reason of [`RESTART_BACKOFF`] being true.

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::SignedDuration;
 
+use crate::nodes::MOST_FAILURES;
 use crate::restart_request::{Problems, RestartRequest};
 use crate::syntax;
 use crate::{
-    FailurePolicyRule, JobSet, JobSetSpec, JobTemplateSpec, ReplicatedJob, RestartBudget, RestartStrategy, Scope,
-    SuccessPolicy, labels,
+    AvoidNodes, FailurePolicyRule, JobSet, JobSetSpec, JobTemplateSpec, LeaveCordoned, ReplicatedJob, RestartBudget,
+    RestartStrategy, Scope, SuccessPolicy, labels,
 };
 
 /// `backoffLimit` of a Job that never fails because of failed Pods (KEP-467).
@@ -106,6 +107,28 @@ impl JobSet {
     /// absent, is no duration, or less than a minute.
     pub fn replace_stuck_pods_after(&self) -> Option<Duration> {
         self.annotated_duration(labels::REPLACE_STUCK_PODS_AFTER).filter(|after| after.as_secs() >= 60)
+    }
+
+    /// After how many failures that are blamed on one node a restart moves the Pod away ([`labels::MOVE_AFTER_FAILURES`]). `None` if
+    /// the annotation is absent or is no such number.
+    pub fn move_after_failures(&self) -> Option<u32> {
+        self.annotation(labels::MOVE_AFTER_FAILURES)?.parse().ok().filter(|number| (1..=MOST_FAILURES).contains(number))
+    }
+
+    /// How new Pods keep away from avoided nodes ([`labels::AVOID_NODES`]).
+    pub fn avoid_nodes(&self) -> AvoidNodes {
+        self.annotation(labels::AVOID_NODES).and_then(AvoidNodes::parse).unwrap_or_default()
+    }
+
+    /// When Pods leave a node that is cordoned ([`labels::LEAVE_CORDONED`]). `None` if the annotation is absent, or has no such value.
+    pub fn leave_cordoned(&self) -> Option<LeaveCordoned> {
+        self.annotation(labels::LEAVE_CORDONED).and_then(LeaveCordoned::parse)
+    }
+
+    /// How long a node must have been unreachable for its Pods to be given up ([`labels::NODE_LOST_AFTER`]). `None` if the annotation
+    /// is absent, is no duration, or less than ten seconds.
+    pub fn node_lost_after(&self) -> Option<Duration> {
+        self.annotated_duration(labels::NODE_LOST_AFTER).filter(|after| after.as_secs() >= 10)
     }
 
     /// The request of a restart that the annotation [`labels::RESTART_REQUEST`] holds.

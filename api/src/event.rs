@@ -61,14 +61,29 @@ pub const EPOCHS_RESTORED: &str = "EpochsRestored";
 pub const EPOCH_INVALID: &str = "EpochInvalid";
 /// Warning. A Pod is deleted, because its agent restarted and its worker did not.
 pub const AGENT_RESTARTED_ALONE: &str = "AgentRestartedAlone";
-/// Warning. A Pod is deleted, because it cannot come back, or keeps failing before its worker runs. Its Job creates another.
+/// Warning. A Pod is deleted, because it cannot come back, keeps failing before its worker runs, or leaves an avoided node. Its Job
+/// creates another.
 pub const POD_REPLACED: &str = "PodReplaced";
+/// Warning. Failures are blamed on a node, and new Pods of the JobSet keep away from it. The message names the Pods that leave it.
+pub const NODE_AVOIDED: &str = "NodeAvoided";
+/// Normal. A node is no longer avoided: its time is over, or an index that failed there fails elsewhere as well.
+pub const NODE_CLEARED: &str = "NodeCleared";
+/// Warning. Failures are blamed on a node, and its Pod cannot leave it: the Pod, or who places it, selects the node by name.
+pub const NODE_NOT_LEFT: &str = "NodeNotLeft";
+/// Normal. A Pod has taken the place of one that left an avoided node. The message has its node, which may be the same.
+pub const POD_MOVED: &str = "PodMoved";
 /// Warning. Workers do not run although the barrier was lifted. The message says what the first of them waits for.
 pub const WORKERS_NOT_RUNNING: &str = "WorkersNotRunning";
 /// Warning. Jobs or Pods of an earlier attempt do not go, and Jobs wait for them. The message names the finalizers that keep them.
 pub const RECREATION_BLOCKED: &str = "RecreationBlocked";
-/// Warning. A Pod is deleted by force, because its node is unreachable (`--force-delete-unreachable-after`).
-pub const FORCE_DELETED: &str = "ForceDeleted";
+/// Warning. A Pod is given up, because its node has been unreachable for as long as the JobSet says. Also the reason of the Pod's
+/// condition DisruptionTarget.
+pub const NODE_LOST: &str = "NodeLost";
+/// Warning. A Pod is deleted, because its node is cordoned, and the JobSet says that it leaves. Also the reason of the Pod's condition
+/// DisruptionTarget.
+pub const LEAVES_CORDONED_NODE: &str = "LeavesCordonedNode";
+/// Warning. A Pod stays on a cordoned node that its JobSet leaves: the Pod may run on that node alone.
+pub const STAYS_ON_CORDONED_NODE: &str = "StaysOnCordonedNode";
 /// Warning. A Job of the JobSet has wrong labels, and is left alone. Its user decides.
 pub const JOB_MISLABELLED: &str = "JobMislabelled";
 /// Warning. Jobs or Pods carry the label of the JobSet but do not belong to it. They are left alone.

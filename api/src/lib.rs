@@ -7,6 +7,7 @@
 //! - the [`RestartBudget`] that limits its restarts, the [`RestartBackoff`] between them, and the [`RestartRequest`]
 //!   by which somebody asks for one,
 //! - the feature [`gates`], and which clusters can restart Pods [`in_place`],
+//! - what the API says of bad, cordoned and lost [`nodes`],
 //! - the [`agent`] in a Pod and its environment variables,
 //! - the [`last_words`] of a container that has failed,
 //! - the [`restart_rules`] of a container, in the names of KEP-467 and of Kubernetes,
@@ -36,6 +37,7 @@ pub mod last_words;
 mod limits;
 pub mod message_pattern;
 pub mod names;
+pub mod nodes;
 mod policy;
 pub mod quantity;
 mod restart_backoff;
@@ -55,6 +57,7 @@ pub use job_template::{JobTemplate, JobTemplateSpec, PodFailurePolicy, PodFailur
 pub use jobset::{Coordinator, DependsOn, DependsOnStatus, JobSet, JobSetSpec, Network, ReplicatedJob};
 pub use jobset_protocol::{GROUP, LEASE, VERSION, epoch, labels};
 pub use limits::JobSetLimits;
+pub use nodes::{AvoidNodes, AvoidedNode, LeaveCordoned, NodeStrike};
 pub use policy::{
     FailurePolicy, FailurePolicyAction, FailurePolicyRule, Operator, RestartStrategy, StartupPolicy,
     StartupPolicyOrder, SuccessPolicy,
@@ -62,5 +65,5 @@ pub use policy::{
 pub use restart_backoff::{EffectiveBackoff, RestartBackoff};
 pub use restart_request::{HandledRestartRequest, RestartRequest};
 pub use status::{JobSetStatus, LaterFields, RecentRestart, ReplicatedJobStatus};
-pub use syntax::{is_dns1123_label, is_dns1123_subdomain};
+pub use syntax::{is_dns1123_label, is_dns1123_subdomain, is_label_key};
 pub use volume::{RetentionPolicy, VolumeClaimPolicy, VolumeRetentionPolicy};

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{HandledRestartRequest, RestartStrategy, conditions};
+use crate::{AvoidedNode, HandledRestartRequest, NodeStrike, RestartStrategy, conditions};
 
 /// Fields that this release does not know, by name. The API server keeps those alone that the CustomResourceDefinition has.
 pub type LaterFields = BTreeMap<String, Value>;
@@ -134,6 +134,18 @@ pub struct JobSetStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 5), extend("x-kubernetes-list-type" = "atomic"))]
     pub restart_requests: Option<Vec<HandledRestartRequest>>,
+
+    /// nodeStrikes are the failures of the last 24 hours that are blamed on a node, at most sixteen, the newest last. Deletions and
+    /// evictions are no strikes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
+    pub node_strikes: Vec<NodeStrike>,
+
+    /// avoidedNodes are the nodes that new Pods of the JobSet keep away from, at most sixteen, the oldest first. Only JobSets with the
+    /// annotation `jobset.sigs.k8s.io/move-after-failures` have any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
+    pub avoided_nodes: Vec<AvoidedNode>,
 
     /// previousInPlaceRestartAttempt is deprecatedEpoch as a restart attempt of the Go JobSet, which counts from 0.
     /// Only the agents of the Go JobSet read it.

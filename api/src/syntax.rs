@@ -52,7 +52,7 @@ pub(crate) fn is_http_path(text: &str) -> bool {
 }
 
 /// Key of a label: a name, with an optional DNS name and a slash before it.
-pub(crate) fn is_label_key(text: &str) -> bool {
+pub fn is_label_key(text: &str) -> bool {
     let outer = |end: char| end.is_ascii_alphanumeric();
     let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     let (prefix, name) = text.rsplit_once('/').map_or((None, text), |(prefix, name)| (Some(prefix), name));

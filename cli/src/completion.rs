@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[rstest]
-    #[case::commands(&[""], "status restarts explain wait restart logs suspend resume ui validate completion help :4")]
+    #[case::commands(&[""], "status restarts explain nodes wait restart logs suspend resume ui validate completion help :4")]
     #[case::begun_command(&["st"], "status :4")]
     #[case::jobset(&["status", ""], "train-JobSet--/- other :4")]
     #[case::begun_jobset(&["explain", "--watch", "t"], "train-JobSet--/- :4")]

@@ -3,7 +3,7 @@
 //!
 //! - [`args`] is the command line, [`names`] checks the names in it, [`run`] runs the command,
 //! - [`cluster`] sends all requests, and reads partial objects (`jobset_objects`),
-//! - [`status`], [`restarts`], [`explain`] and [`validate`] are pure functions from objects to a report,
+//! - [`status`], [`restarts`], [`explain`], [`nodes`] and [`validate`] are pure functions from objects to a report,
 //! - [`mirror`] keeps what watches observe: for [`wait`], which decides whether a JobSet is what the user waits for, and for
 //!   [`ui`], the local page,
 //! - [`change`] restarts, suspends and resumes JobSets,
@@ -25,6 +25,7 @@ pub mod leader;
 pub mod logs;
 pub mod mirror;
 pub mod names;
+pub mod nodes;
 pub mod output;
 pub mod restarts;
 pub mod run;

@@ -8,8 +8,8 @@ use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{
-    ChangeArgs, Cli, Command, GlobalArgs, LogsArgs, NamedArgs, OutputFormat, RestartArgs, StatusArgs, UiArgs,
-    ValidateArgs, WaitArgs,
+    ChangeArgs, Cli, Command, GlobalArgs, LogsArgs, NamedArgs, NodesArgs, OutputFormat, RestartArgs, StatusArgs,
+    UiArgs, ValidateArgs, WaitArgs,
 };
 use crate::change::{ChangeReport, Suspension, follow_restart, follow_suspension};
 use crate::cluster::{ChangeStream, Cluster, WatchScope, connect};
@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::output::{ProgressLine, Report, Screen, View, rendered};
 use crate::validate::{AdmissionSettings, Outcome};
-use crate::{completion, explain, logs, restarts, status, ui, validate, wait};
+use crate::{completion, explain, logs, nodes, restarts, status, ui, validate, wait};
 
 /// Runs a command.
 pub fn run(cli: Cli) -> Result<Exit, Error> {
@@ -29,6 +29,7 @@ pub fn run(cli: Cli) -> Result<Exit, Error> {
         Command::Status(args) => wait_for(status(&cli.global, args, screen)),
         Command::Restarts(args) => wait_for(restarts(&cli.global, args, screen)),
         Command::Explain(args) => wait_for(explain(&cli.global, args, screen)),
+        Command::Nodes(args) => wait_for(list_nodes(&cli.global, args, screen)),
         Command::Wait(args) => wait_for(wait(&cli.global, args, screen)),
         Command::Restart(args) => wait_for(restart(&cli.global, args, screen)),
         Command::Logs(args) => wait_for(show_logs(&cli.global, &args, screen)),
@@ -84,6 +85,20 @@ async fn explain(global: &GlobalArgs, args: NamedArgs, screen: Screen) -> Result
     let fetch = async || Ok(explain::explain(cluster.facts(&args.name).await?));
     let last = shown.show(&cluster, &WatchScope::Tree(args.name.clone()), fetch).await?;
     Ok(if last.runs { Exit::Ok } else { Exit::No })
+}
+
+async fn list_nodes(global: &GlobalArgs, args: NodesArgs, screen: Screen) -> Result<Exit, Error> {
+    let cluster = connect(global).await?;
+    let shown = Presenter { screen, output: global.output, pods: false, watch: args.watch };
+    let all_namespaces = args.all_namespaces;
+    let namespace = (!all_namespaces).then_some(cluster.namespace.as_str());
+    let fetch = async || {
+        let selected = cluster.jobsets(all_namespaces, args.selector.as_deref());
+        let (jobsets, all) = tokio::join!(selected, cluster.nodes());
+        Ok(nodes::report(&jobsets?, all.as_deref(), namespace, Timestamp::now()))
+    };
+    shown.show(&cluster, &WatchScope::List { all_namespaces }, fetch).await?;
+    Ok(Exit::Ok)
 }
 
 async fn wait(global: &GlobalArgs, args: WaitArgs, screen: Screen) -> Result<Exit, Error> {

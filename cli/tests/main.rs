@@ -11,6 +11,7 @@ mod events;
 mod files;
 mod fixture;
 mod live;
+mod nodes;
 mod pods;
 mod terminal;
 mod ui;

@@ -8,7 +8,8 @@ use std::time::Duration;
 use anyhow::ensure;
 use clap::{ArgAction, Parser, value_parser};
 use jobset_api::gates::Gates;
-use jobset_api::{JobSetLimits, LEASE};
+use jobset_api::nodes::MOST_FAILURES;
+use jobset_api::{JobSetLimits, LEASE, LeaveCordoned};
 use jobset_configuration::Program;
 use jobset_program::duration::positive_duration;
 use jobset_program::listener::any;
@@ -39,10 +40,10 @@ pub struct Args {
     #[arg(long, default_value_t, value_name = "GATES")]
     pub feature_gates: Gates,
 
-    /// Delete Pods without waiting for their kubelet once their node has carried the unreachable taint for so long. Never
-    /// without it.
-    #[arg(long, value_parser = positive_duration, value_name = "DURATION")]
-    pub force_delete_unreachable_after: Option<Duration>,
+    /// When Pods leave a node that is cordoned: Never, AtNextRestart, or Now. In place alone. The JobSet's annotation
+    /// jobset.sigs.k8s.io/leave-cordoned wins over it.
+    #[arg(long, value_parser = leave_cordoned, default_value = "Never", value_name = "WHEN")]
+    pub leave_cordoned: LeaveCordoned,
 
     /// Longest wait before a restart of a JobSet that keeps failing, whatever its restartBackoff says. Keep it below the
     /// recoveryTimeout of Kueue's waitForPodsReady, or Kueue evicts a JobSet that waits.
@@ -54,6 +55,11 @@ pub struct Args {
     /// and no wait is longer than --longest-restart-backoff. Without it, no group waits for names.
     #[arg(long, value_parser = positive_duration, value_name = "DURATION")]
     pub settle_names: Option<Duration>,
+
+    /// After how many failures of the last 24 h that are blamed on one node a JobSet that restarts in place leaves that node. The JobSet's
+    /// annotation jobset.sigs.k8s.io/move-after-failures wins over it. Without it, Pods stay on their nodes.
+    #[arg(long, value_parser = value_parser!(u32).range(1..=i64::from(MOST_FAILURES)), value_name = "NUMBER")]
+    pub move_after_failures: Option<u32>,
 
     /// Jobs that one JobSet may have. For a JobSet that specifies more, as one that admission has not seen, no Job is created,
     /// resumed or resized; what exists goes on. 0 sets no limit.
@@ -136,9 +142,10 @@ impl Args {
     pub fn settings(&self) -> Settings {
         Settings {
             gates: self.feature_gates,
-            force_delete_after: self.force_delete_unreachable_after,
+            leave_cordoned: self.leave_cordoned,
             longest_restart_backoff: self.longest_restart_backoff,
             settle_names: self.settle_names.unwrap_or_default(),
+            move_after_failures: self.move_after_failures,
             agent_cluster_role: self.agent_cluster_role.clone(),
             limits: JobSetLimits {
                 jobs: self.max_jobs_per_jobset,
@@ -148,6 +155,10 @@ impl Args {
             memory_of_namespace: self.max_memory_per_namespace as usize * MIB,
         }
     }
+}
+
+fn leave_cordoned(text: &str) -> Result<LeaveCordoned, &'static str> {
+    LeaveCordoned::parse(text).ok_or("must be Never, AtNextRestart or Now")
 }
 
 /// Bytes of a MiB.
@@ -307,6 +318,16 @@ mod tests {
         let flags = flags.map(|flag| format!("--max-{flag}"));
         let found = of_flags(settings(&flags.each_ref().map(String::as_str)));
         assert_eq!(found, (JobSetLimits { jobs: 1, pods: 2, memory: 3 << 20 }, 0));
+    }
+
+    #[rstest]
+    #[case(&[], Some(LeaveCordoned::Never))]
+    #[case(&["--leave-cordoned=AtNextRestart"], Some(LeaveCordoned::AtNextRestart))]
+    #[case(&["--leave-cordoned", "Now"], Some(LeaveCordoned::Now))]
+    #[case(&["--leave-cordoned=now"], None)]
+    fn pods_stay_on_cordoned_nodes_unless_told(#[case] flags: &[&str], #[case] expected: Option<LeaveCordoned>) {
+        let args = Args::try_parse_from(["jobset-controller"].iter().chain(flags));
+        assert_eq!(args.ok().map(|args| args.settings().leave_cordoned), expected);
     }
 
     #[test]

@@ -7,7 +7,6 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{ListParams, Patch, PatchParams, WatchEvent, WatchParams};
 use kube::{Api, ResourceExt};
-use rstest::rstest;
 use serde_json::json;
 
 use crate::fixture::{Fixture, LIMIT, Space, in_place};
@@ -57,18 +56,13 @@ async fn a_pod_whose_epoch_cannot_become_valid_is_replaced() -> Result<()> {
 }
 
 /// In place, Jobs replace failed Pods alone, and no kubelet writes that phase any more.
-#[rstest]
-#[case::recreate("Recreate", "TerminatingOrFailed")]
-#[case::in_place("InPlaceRestart", "Failed")]
 #[tokio::test]
-async fn pod_on_unreachable_node_is_deleted_without_kubelet(
-    #[case] strategy: &str,
-    #[case] replacement: &str,
-) -> Result<()> {
-    let fixture = Fixture::start_with(&["--force-delete-unreachable-after", "1s"]).await?;
+async fn pod_on_lost_node_is_replaced_without_kubelet() -> Result<()> {
+    let fixture = Fixture::start().await?;
     let mut jobset = in_place("train", 2, 1);
-    jobset["spec"]["failurePolicy"] = json!({"maxRestarts": 1, "restartStrategy": strategy});
-    jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["podReplacementPolicy"] = replacement.into();
+    jobset["metadata"]["annotations"] = json!({"jobset.sigs.k8s.io/node-lost-after": "10s"});
+    jobset["spec"]["failurePolicy"] = json!({"maxRestarts": 1, "restartStrategy": "InPlaceRestart"});
+    jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["podReplacementPolicy"] = "Failed".into();
     fixture.create(jobset).await?;
     let before = fixture.pods("train", 2, "0").await?;
     fixture.bind(&before[0], json!({"metadata": {"name": "lost"}})).await?;

@@ -16,7 +16,7 @@ use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
 
 use crate::limits::Waited;
 use crate::pod::refusal::Reason;
-use crate::serve::{MUTATE_PATH, POD_PATH, VALIDATE_PATH};
+use crate::serve::{MUTATE_PATH, NODES_PATH, POD_PATH, VALIDATE_PATH};
 use crate::unreviewed::Overload;
 
 /// Upper bounds of durations in seconds: most reviews take less than the first, followers wait up to 1 s for their leader, and
@@ -31,10 +31,11 @@ struct Webhook {
     operations: &'static [Operation],
 }
 
-static WEBHOOKS: [Webhook; 3] = [
+static WEBHOOKS: [Webhook; 4] = [
     Webhook { path: MUTATE_PATH, label: "mjobset.kb.io", operations: &[Operation::Create, Operation::Update] },
     Webhook { path: VALIDATE_PATH, label: "vjobset.kb.io", operations: &[Operation::Create, Operation::Update] },
     Webhook { path: POD_PATH, label: "mpod.kb.io", operations: &[Operation::Create] },
+    Webhook { path: NODES_PATH, label: "mpodnodes.kb.io", operations: &[Operation::Create] },
 ];
 
 /// What a review came to.

@@ -1,5 +1,7 @@
-//! AdmissionReview v1: bytes in, bytes out. The decisions are those of [`crate::jobset`] and [`crate::pod`].
+//! AdmissionReview v1: bytes in, bytes out. The decisions are those of [`crate::jobset`], [`crate::pod`] and
+//! [`crate::nodes`].
 
+pub(crate) mod nodes;
 mod unreadable;
 
 use jobset_api::injection::Settings;
@@ -57,6 +59,9 @@ pub struct Review {
     operation: Option<Operation>,
     #[serde(skip)]
     rejection: Option<Reason>,
+    /// Whether the object is let through for want of a decision.
+    #[serde(skip)]
+    is_undecided: bool,
 }
 
 /// What of a request is needed to answer it.
@@ -188,6 +193,7 @@ impl Asked {
 impl Review {
     pub fn outcome(&self) -> Outcome {
         let verdict = match &self.response {
+            _ if self.is_undecided => Verdict::Error,
             Response { allowed: true, .. } => Verdict::Allowed,
             Response { status: Some(status), .. } if status.code >= 500 => Verdict::Error,
             _ => Verdict::Denied,
@@ -198,7 +204,14 @@ impl Review {
     fn of(asked: Asked, response: Response) -> Self {
         let Asked { uid, operation } = asked;
         let response = Response { uid, ..response };
-        Self { api_version: META_API_VERSION_V1, kind: META_KIND, response, operation, rejection: None }
+        Self {
+            api_version: META_API_VERSION_V1,
+            kind: META_KIND,
+            response,
+            operation,
+            rejection: None,
+            is_undecided: false,
+        }
     }
 
     fn allow(asked: Asked) -> Self {
@@ -207,6 +220,11 @@ impl Review {
 
     fn allow_with(asked: Asked, warnings: Vec<String>) -> Self {
         Self::of(asked, Response { allowed: true, warnings, ..Response::default() })
+    }
+
+    /// Lets an object through because nothing could be found out about it.
+    fn undecided(asked: Asked, warning: String) -> Self {
+        Self { is_undecided: true, ..Self::allow_with(asked, vec![warning]) }
     }
 
     /// Lets an object through as `after` instead of `before`.

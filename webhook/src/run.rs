@@ -20,6 +20,7 @@ use crate::cluster::Cluster;
 use crate::connections::Drain;
 use crate::jobset::Terms;
 use crate::metrics::Metrics;
+use crate::nodes::known::KnownJobSets;
 use crate::pod::lookup::Lookup;
 use crate::turn::Computing;
 use crate::{Error, check, connections, limits, metrics, serve, tls};
@@ -97,7 +98,8 @@ impl Service {
             topology_keys: placement.exclusive_topology_keys,
         };
         let lookup = Lookup::new(client.clone(), placement.leader_wait);
-        let (jobsets, pods) = (serve::router(terms), serve::pod_router(lookup.clone()));
+        let known = KnownJobSets::new(client.clone());
+        let (jobsets, pods) = (serve::router(terms), serve::pod_router(lookup.clone(), known));
         let computing = Arc::new(Computing::new(limits.max_concurrent_reviews));
         let pods = limits::guard_with(pods, &limits, limits.max_concurrent_pods, &computing);
         let jobsets = limits::guard_with(jobsets, &limits, limits.max_concurrent_reviews, &computing);

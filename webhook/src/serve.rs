@@ -9,7 +9,9 @@ use axum::routing::post;
 use axum::{Extension, Router};
 
 use crate::jobset::Terms;
+use crate::nodes::known::KnownJobSets;
 use crate::pod::lookup::Lookup;
+use crate::review::nodes::{self, KeepAway};
 use crate::review::{self, Malformed, Placement, Reading, Review};
 use crate::turn::Turn;
 use crate::unreviewed::Unreviewed;
@@ -18,6 +20,8 @@ use crate::unreviewed::Unreviewed;
 pub const MUTATE_PATH: &str = "/mutate-jobset-x-k8s-io-v1alpha2-jobset";
 /// Path of the webhook that places Pods, as the Go JobSet registers it.
 pub const POD_PATH: &str = "/mutate--v1-pod";
+/// Path of the webhook that keeps Pods away from the nodes that their JobSet avoids.
+pub const NODES_PATH: &str = "/mutate-v1-pod-nodes";
 /// Path of the validating webhook, as the Go JobSet registers it.
 pub const VALIDATE_PATH: &str = "/validate-jobset-x-k8s-io-v1alpha2-jobset";
 
@@ -40,12 +44,18 @@ pub fn router(terms: Terms) -> Router {
         .fallback(not_found)
 }
 
-/// The route of the webhook that places Pods.
-pub fn pod_router(lookup: Lookup) -> Router {
+/// The routes of the webhooks of Pods: the one that places them, and the one that keeps them away from nodes.
+pub fn pod_router(lookup: Lookup, known: KnownJobSets) -> Router {
     let place = async move |Extension(turn): Extension<Turn>, headers: HeaderMap| {
         place(&turn, &headers, &lookup).await.unwrap_or_else(|unreviewed| unreviewed.answer())
     };
-    Router::new().route(POD_PATH, post(place)).method_not_allowed_fallback(not_allowed)
+    let keep_away = async move |Extension(turn): Extension<Turn>, headers: HeaderMap| {
+        keep_away(&turn, &headers, &known).await.unwrap_or_else(|unreviewed| unreviewed.answer())
+    };
+    Router::new()
+        .route(POD_PATH, post(place))
+        .route(NODES_PATH, post(keep_away))
+        .method_not_allowed_fallback(not_allowed)
 }
 
 /// What is read of the body, and made of it: quickly, and where that fails, with care.
@@ -84,6 +94,21 @@ async fn place(turn: &Turn, headers: &HeaderMap, lookup: &Lookup) -> Result<Resp
     };
     let domain = turn.wait(lookup.domain(&follower)).await?;
     Ok(turn.compute(move |body| review::follow(body, &follower, domain).map(written)).await??)
+}
+
+/// A Pod whose JobSet is known is answered in its first place. Any other waits for the JobSet outside of the places.
+async fn keep_away(turn: &Turn, headers: &HeaderMap, known: &KnownJobSets) -> Result<Response, Unreviewed> {
+    let now = known.clone();
+    let begin = move |body: &[u8], reading| match nodes::begin(body, reading, |key| now.now(key))? {
+        KeepAway::Asks(key) => Ok(ControlFlow::Continue(key)),
+        KeepAway::Reviewed(review) => Ok(ControlFlow::Break(written(*review))),
+    };
+    let key = match computed(turn, headers, begin).await? {
+        ControlFlow::Continue(key) => key,
+        ControlFlow::Break(answer) => return Ok(answer),
+    };
+    let found = turn.wait(known.read(&key)).await?;
+    Ok(turn.compute(move |body| nodes::finish(body, &key, found).map(written)).await??)
 }
 
 async fn not_allowed(method: Method) -> Response {

@@ -58,7 +58,7 @@ fn with_file(program: Program, text: &str, arguments: &[&str]) -> Result<Transla
     &["--leader-elect=false", "--health-listen=127.0.0.1:8081", "--kube-api-burst=7"],
     &[],
 )]
-#[case::own_flags_stay(Controller, &["--force-delete-unreachable-after", "5m", "-h"], &["--force-delete-unreachable-after", "5m", "-h"], &[])]
+#[case::own_flags_stay(Controller, &["--settle-names", "5m", "-h"], &["--settle-names", "5m", "-h"], &[])]
 fn go_flags_are_translated(
     #[case] program: Program,
     #[case] given: &[&str],

@@ -4,6 +4,7 @@
 //! An absent field has its default value. Tenants write these objects, up to 1.5 MB each: none takes more than a small multiple of
 //! its JSON in memory, whatever it is full of.
 
+mod affinity;
 mod condition;
 mod job;
 mod kept;

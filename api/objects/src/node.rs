@@ -27,6 +27,8 @@ pub struct PartialNode {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct PartialNodeSpec {
+    /// Whether it is cordoned: no Pods are scheduled there that do not tolerate it.
+    pub unschedulable: bool,
     pub taints: Vec<NodeTaint>,
 }
 
@@ -34,7 +36,7 @@ pub struct PartialNodeSpec {
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeTaint {
     pub key: String,
-    /// When the taint was added. The control plane sets it for the effect `NoExecute`.
+    /// When the taint was added, if the control plane has added it.
     pub time_added: Option<Time>,
 }
 

@@ -5,6 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::{Resource, ResourceExt as _};
 use serde::Deserialize;
 
+use crate::affinity::PartialAffinity;
 use crate::condition::{self, PartialCondition};
 use crate::kept::CompactMap;
 use crate::metadata;
@@ -39,6 +40,7 @@ pub struct PartialPodSpec {
     /// `Always`, `OnFailure` or `Never`.
     pub restart_policy: String,
     pub node_selector: CompactMap,
+    pub affinity: PartialAffinity,
     pub containers: Vec<PartialContainer>,
     /// Init containers, sidecars included.
     pub init_containers: Vec<PartialContainer>,

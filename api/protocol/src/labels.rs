@@ -76,6 +76,25 @@ pub const SETTLE_NAMES: &str = "jobset.sigs.k8s.io/settle-names";
 /// index that is replaced, until its worker runs. Absent: such Pods stay.
 pub const REPLACE_STUCK_PODS_AFTER: &str = "jobset.sigs.k8s.io/replace-stuck-pods-after";
 
+/// Annotation of a JobSet that restarts in place: how many failures that are blamed on one node make its next restart move the Pod
+/// away, a number of at least 1. Absent: Pods stay on their nodes.
+pub const MOVE_AFTER_FAILURES: &str = "jobset.sigs.k8s.io/move-after-failures";
+
+/// Annotation of a JobSet with [`MOVE_AFTER_FAILURES`]: how its new Pods keep away from avoided nodes, a value of `AvoidNodes` of
+/// jobset-api. Absent: `Preferred`. The Pod webhook annotates a Pod `Required` to which it gives the hard form.
+pub const AVOID_NODES: &str = "jobset.sigs.k8s.io/avoid-nodes";
+
+/// Annotation of a JobSet that restarts in place: when its Pods leave a node that is cordoned, a value of `LeaveCordoned` of
+/// jobset-api. Absent: `Never`.
+pub const LEAVE_CORDONED: &str = "jobset.sigs.k8s.io/leave-cordoned";
+
+/// Annotation of a JobSet that restarts in place: how long a node must have been unreachable for its Pods to be given up, a duration
+/// of ten seconds or more, as `60s`. The user takes the risk that such a Pod still runs. Absent: such Pods stay.
+pub const NODE_LOST_AFTER: &str = "jobset.sigs.k8s.io/node-lost-after";
+
+/// Label of Pods, `true`: their JobSet has [`MOVE_AFTER_FAILURES`]. The Pod webhook sees no other Pods for their nodes' sake.
+pub const AVOIDS_NODES: &str = "jobset.sigs.k8s.io/avoids-nodes";
+
 /// Annotation of a JobSet: a request to restart it, as JSON (`RestartRequest` of jobset-api). The controller carries each request
 /// out once, or notes why not, and remembers its ID in `status.restartRequests`. A request that is there when the JobSet is created
 /// is only noted.

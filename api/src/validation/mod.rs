@@ -26,6 +26,7 @@ mod lone_restarts;
 mod managed_by;
 mod message_patterns;
 mod network;
+mod nodes;
 mod overwritten;
 mod refused_pods;
 mod replicated_jobs;
@@ -58,7 +59,7 @@ pub(crate) use unchanged::{AS_CREATED, AS_CREATED_OR_MORE_RESTARTS};
 pub use warnings::{update_warnings, warnings};
 
 /// The rules for a new JobSet, in the order in which their errors are reported.
-const RULES: [Rule; 26] = [
+const RULES: [Rule; 27] = [
     // Names and numbers of child objects.
     replicated_jobs::check,
     child_names::check,
@@ -83,6 +84,7 @@ const RULES: [Rule; 26] = [
     restart_budget::check,
     additional_restarts::check,
     durations::check,
+    nodes::check,
     restart_request::check,
     restart_rules::check,
     agent::check,

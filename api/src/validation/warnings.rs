@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{Container, ContainerRestartRule, PodSpec, Probe
 
 use super::subject::Subject;
 use super::{
-    additional_restarts, annotations, durations, gangs, inject_agent, lone_restarts, managed_by, overwritten,
+    additional_restarts, annotations, durations, gangs, inject_agent, lone_restarts, managed_by, nodes, overwritten,
     refused_pods, restart_backoff, restart_request,
 };
 use crate::agent::Agent;
@@ -30,6 +30,7 @@ pub fn warnings(jobset: &JobSet) -> Vec<String> {
     additional_restarts::warn(&subject, &mut warnings);
     restart_backoff::warn(&subject, &mut warnings);
     durations::warn(&subject, &mut warnings);
+    nodes::warn(&subject, &mut warnings);
     restart_request::warn(&subject, &mut warnings);
     managed_by::warn(&subject, &mut warnings);
     let spec = Path::root("spec");

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use clap::{Args as Arguments, Parser, Subcommand, ValueEnum, ValueHint};
 
 use crate::names;
-pub use options::{ChangeArgs, LogsArgs, NamedArgs, RestartArgs, Shell, StatusArgs, UiArgs, ValidateArgs, WaitArgs};
+pub use options::{
+    ChangeArgs, LogsArgs, NamedArgs, NodesArgs, RestartArgs, Shell, StatusArgs, UiArgs, ValidateArgs, WaitArgs,
+};
 
 /// Show the state of JobSets, why they restarted, why they do not run, and whether a manifest passes admission. Wait for them,
 /// restart, suspend and resume them, or show them as a page in a browser.
@@ -138,6 +140,18 @@ Examples:
   kubectl jobset explain train --watch
   until kubectl jobset explain train >/dev/null; do sleep 5; done")]
     Explain(NamedArgs),
+
+    /// List the nodes that JobSets blame for failures.
+    #[command(after_help = "\
+The command adds up status.nodeStrikes and status.avoidedNodes of the JobSets that you may see. Each JobSet keeps its last sixteen failures
+that are blamed on a node, for 24 hours. CORDONED and READY are `-` if you may not list nodes.
+
+Examples:
+  kubectl jobset nodes                   # of the JobSets of the namespace
+  kubectl jobset nodes -A                # of the JobSets of all namespaces
+  kubectl jobset nodes -A -l team=vision
+  kubectl jobset nodes -A -o json | jq -r '.nodes[] | select(.failures > 2) | .name'")]
+    Nodes(NodesArgs),
 
     /// Wait until a JobSet runs, has restarted, or has finished.
     #[command(after_help = "\

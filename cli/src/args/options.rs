@@ -33,6 +33,22 @@ pub struct StatusArgs {
     pub watch: bool,
 }
 
+/// `nodes`.
+#[derive(Clone, Debug, Arguments)]
+pub struct NodesArgs {
+    /// Of the JobSets of all namespaces.
+    #[arg(short = 'A', long)]
+    pub all_namespaces: bool,
+
+    /// Of the JobSets with these labels, such as team=vision.
+    #[arg(short = 'l', long, value_name = "SELECTOR", value_hint = ValueHint::Other)]
+    pub selector: Option<String>,
+
+    /// Show the report again after each change.
+    #[arg(short, long)]
+    pub watch: bool,
+}
+
 /// `restarts` and `explain`.
 #[derive(Clone, Debug, Arguments)]
 pub struct NamedArgs {

@@ -37,8 +37,7 @@ impl Cluster {
         let refusals = refusals.unwrap_or_default();
         let mut facts = Facts { refusals, leader, admission, now: Timestamp::now(), ..Facts::default() };
         if needs.nodes {
-            let api: Api<PartialNode> = Api::all(self.client.clone());
-            facts.nodes = all(&api, &ListParams::default(), "list nodes").await.ok();
+            facts.nodes = self.nodes().await;
         }
         for (group, pod) in &needs.requests {
             let api: Api<Pod> = self.api();
@@ -63,6 +62,12 @@ impl Cluster {
             }
         }
         facts
+    }
+
+    /// All nodes; none if the user may not list them.
+    pub async fn nodes(&self) -> Option<Vec<PartialNode>> {
+        let api: Api<PartialNode> = Api::all(self.client.clone());
+        all(&api, &ListParams::default(), "list nodes").await.ok()
     }
 
     /// The Pods of all JobSets that keep a leader of exclusive placement away, by the labels that its anti-affinity reads.

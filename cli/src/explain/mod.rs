@@ -12,6 +12,7 @@ mod creation;
 mod facts;
 mod inactive;
 mod network;
+mod nodes;
 mod order;
 mod outcome;
 mod pods;
@@ -108,11 +109,12 @@ const CAUSES: [Rule; 13] = [
 ];
 
 /// Rules for remarks, which also apply to a JobSet that runs.
-const REMARKS: [Rule; 6] = [
+const REMARKS: [Rule; 7] = [
     reported::restart_request,
     reported::not_in_place,
     stream::unavailable,
     network::blocked,
+    nodes::bad,
     outcome::budget,
     admission::check,
 ];

@@ -8,6 +8,7 @@ use super::barrier::PodBarrier;
 use super::pod::PodNode;
 use super::report::{JobNode, JobSetTree, ReplicatedJobNode};
 use super::state::JobSetState;
+use crate::nodes::{NodeTally, tally};
 use crate::output::{BAD, DIM, GOOD, HEAD, Report, Table, View, WAIT, age, one_line, paint, until};
 
 /// The most Pods of a JobSet that are shown without folding.
@@ -75,12 +76,26 @@ fn head(status: &JobSetTree, view: &View) -> String {
         let text = format!("fails at {deadline:.0}, in {}", age(Some(view.now), *deadline));
         table.push(vec!["Deadline".into(), if *deadline > view.now { text } else { paint(WAIT, "has passed") }]);
     }
+    for (node, tally) in tally(&status.node_strikes, &status.avoided_nodes, view.now) {
+        table.push(vec!["Node".into(), paint(WAIT, trouble(&node, &tally, view))]);
+    }
     if let Some(leader) = &status.leader {
         let absent = leader.absence(view.now).map(|text| paint(BAD, text));
         table.push(vec!["Controller".into(), absent.or_else(|| leader.holder.clone()).unwrap_or_default()]);
     }
     table.push(vec!["Age".into(), created]);
     format!("{name}  {}\n{}", paint(style(status.state), format!("{:?}", status.state)), table.render())
+}
+
+/// What the JobSet says of a node.
+fn trouble(node: &str, tally: &NodeTally, view: &View) -> String {
+    let failures = match tally.failures {
+        0 => String::new(),
+        1 => ", 1 failure in 24 h".to_owned(),
+        failures => format!(", {failures} failures in 24 h"),
+    };
+    let avoided = tally.avoided_until.map(|until| format!(", avoided for {}", age(Some(view.now), until)));
+    format!("{node}{failures}{}", avoided.unwrap_or_default())
 }
 
 /// Conditions that report a failure when they are true.

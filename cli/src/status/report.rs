@@ -3,7 +3,9 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use jobset_api::{JobSet, JobSetStatus, ReplicatedJob, RestartBudget, RestartStrategy, Scope, labels};
+use jobset_api::{
+    AvoidedNode, JobSet, JobSetStatus, NodeStrike, ReplicatedJob, RestartBudget, RestartStrategy, Scope, labels,
+};
 use jobset_objects::{PartialJob, PartialPod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime, Time};
 use k8s_openapi::jiff::SignedDuration;
@@ -49,6 +51,12 @@ pub struct JobSetTree {
     pub deadline: Option<Time>,
     pub created: Option<Time>,
     pub conditions: Vec<Condition>,
+    /// Failures that are blamed on nodes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub node_strikes: Vec<NodeStrike>,
+    /// Nodes that its new Pods keep away from.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub avoided_nodes: Vec<AvoidedNode>,
     /// Its replicatedJobs, in the order of the specification.
     pub replicated_jobs: Vec<ReplicatedJobNode>,
     /// Pods whose Job does not exist.
@@ -199,6 +207,8 @@ pub fn report(
         deadline: deadline(jobset, status),
         created: jobset.metadata.creation_timestamp.clone(),
         conditions: status.conditions.clone(),
+        node_strikes: status.node_strikes.clone(),
+        avoided_nodes: status.avoided_nodes.clone(),
         replicated_jobs: groups,
         other_pods,
     }

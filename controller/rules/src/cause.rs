@@ -1,5 +1,7 @@
 //! Why a group restarts, and whether the restart counts.
 
+use std::sync::Arc;
+
 use k8s_openapi::jiff::Timestamp;
 
 use crate::types::Trigger;
@@ -27,4 +29,18 @@ pub(super) struct Cause {
     pub failed_at: Option<Timestamp>,
     /// Whether nobody's worker has failed: all Pods that ended were deleted, disrupted, or refused by their node.
     pub is_loss: bool,
+    /// The Pod that a failure is blamed on, and its node, if both are known and the blame is sure.
+    pub blame: Option<Blame>,
+}
+
+/// A Pod that failed first, and its node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Blame {
+    pub pod: String,
+    /// Name of its Job.
+    pub job: String,
+    pub index: i32,
+    pub node: Arc<str>,
+    /// When its worker ended, if that was observed.
+    pub at: Option<Timestamp>,
 }

@@ -9,6 +9,7 @@ use jobset_api::{JobSetStatus, conditions, event};
 use crate::cause::{Cause, Counting};
 use crate::incident::{self, Incident};
 use crate::members::{self, Slots};
+use crate::nodes::moves;
 use crate::reconciliation::Reconciliation;
 use crate::types::{Fact, Trigger};
 use crate::{backoff, lost_index, restart, settle, success, wrong_reports};
@@ -130,7 +131,8 @@ pub(super) fn advance(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()
         lost_index::recreate(reconciliation, current)?;
     }
     let slots = members::slots(reconciliation);
-    let held = backoff::waits_until(reconciliation).is_some();
+    let leaves = moves::is_pending(reconciliation) || reconciliation.leaves_cordoned;
+    let held = backoff::waits_until(reconciliation).is_some() || leaves;
     let mut decision = decide(current, &slots, held);
     if decision.lifts(current) && members::leaving(reconciliation).is_some() {
         decision = decide(current, &slots, true);
@@ -157,20 +159,18 @@ pub(super) fn advance(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()
                     (Counting::Ignored, Trigger::Requested, "the group grows, which is not counted".to_owned())
                 }
             };
-            let message = format!(
-                "{what}; workers that have succeeded or failed for good cannot come back in place: {}",
-                slots.done
-            );
-            let cause = Cause { reason: conditions::SUCCEEDED_WORKERS.to_owned(), message, trigger, ..cause };
+            let cause = Cause { trigger, ..beyond_repair(cause, &what, slots.done) };
             restart::recreate(reconciliation, counting, &cause)?;
         }
         EpochDecision::Store { epochs, begins_restart } => {
             if begins_restart {
                 begin_counted(reconciliation)?;
             }
-            // The failure that begins the restart may make the group wait.
-            let lifts = epochs.synced > current.synced && backoff::waits_until(reconciliation).is_none();
+            // The failure that begins the restart may make the group wait, or move Pods.
+            let waits = backoff::waits_until(reconciliation).is_some() || moves::is_pending(reconciliation);
+            let lifts = epochs.synced > current.synced && !waits;
             if lifts {
+                moves::conclude(reconciliation);
                 members::record(reconciliation, &slots);
                 reconciliation.facts.push(Fact::BarrierLifted);
                 if backoff::is_announced(reconciliation) {
@@ -237,6 +237,28 @@ pub(super) fn begin(
     let message = format!("in place, from epoch {synced} to {next}: {}; {counted}", cause.message);
     restart::begin(reconciliation, reconciliation.strategy, counting, cause, &message);
     ControlFlow::Continue(())
+}
+
+/// Restarts the group because of an incident: in place, or by recreation if slots are done. Breaks: the status has to be stored
+/// first.
+pub(super) fn restart_for(reconciliation: &mut Reconciliation<'_>, incident: Incident) -> ControlFlow<()> {
+    let Incident { cause, counting, counted } = incident;
+    match members::slots(reconciliation).done {
+        0 => {
+            begin(reconciliation, counting, &cause, &counted, false)?;
+            ControlFlow::Break(())
+        }
+        done => {
+            let what = format!("{}; {counted}", cause.message);
+            restart::recreate(reconciliation, counting, &beyond_repair(cause, &what, done))
+        }
+    }
+}
+
+/// The cause of a recreation instead of a restart in place: so many slots are done. `what` says what restarts the group.
+fn beyond_repair(cause: Cause, what: &str, done: usize) -> Cause {
+    let message = format!("{what}; workers that have succeeded or failed for good cannot come back in place: {done}");
+    Cause { reason: conditions::SUCCEEDED_WORKERS.to_owned(), message, ..cause }
 }
 
 /// Lifts the barrier for agents of a JobSet whose specification does not allow in-place restart.

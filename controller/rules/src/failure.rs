@@ -1,6 +1,7 @@
 //! The failure policy (KEP-262): the action for failed Jobs.
 
 use std::collections::HashSet;
+use std::iter;
 use std::ops::ControlFlow;
 
 use jobset_api::{FailurePolicy, FailurePolicyAction, FailurePolicyRule, Scope, conditions, event};
@@ -8,12 +9,13 @@ use jobset_store::pods::{JobPods, PodView};
 use jobset_store::{Finished, JobView, custom_reason};
 use k8s_openapi::jiff::Timestamp;
 
-use crate::cause::{Cause, Counting};
+use crate::cause::{Blame, Cause, Counting};
 use crate::epochs::Epochs;
+use crate::nodes::blame::{self, WorkerEnd};
 use crate::reconciliation::{Current, Reconciliation, node_name};
 use crate::restart::recreate;
 use crate::types::{Fact, Trigger};
-use crate::{budget, epochs, success};
+use crate::{budget, epochs, nodes, success};
 
 /// Maximum length of the status arrays that count restarts of single Jobs, as in the Go JobSet.
 const MAX_JOB_COUNTERS: usize = 1024;
@@ -49,6 +51,8 @@ pub(super) fn apply_policy(reconciliation: &mut Reconciliation<'_>) -> ControlFl
         return ControlFlow::Continue(());
     }
     let Some(policy) = &reconciliation.observed.jobset.spec.failure_policy else {
+        let blame = blamed(reconciliation, first);
+        nodes::strike(reconciliation, blame.as_ref(), Trigger::JobFailed);
         let message = format!("{}; there is no failure policy", describe(first));
         return reconciliation.fail(conditions::FAILED_JOBS, message);
     };
@@ -60,13 +64,19 @@ fn carry_out(reconciliation: &mut Reconciliation<'_>, verdict: &PolicyVerdict<'_
     use FailurePolicyAction as Do;
 
     let job = &verdict.jobs[0];
-    let cause = cause(job, verdict.rule);
+    let is_counted = already_counted(reconciliation, job);
+    let blame = if is_counted { None } else { blamed(reconciliation, job) };
+    let cause = Cause { blame, ..cause(job, verdict.rule) };
     let rule = verdict.rule.map(|(index, _)| index);
+    // The others restart the JobSet as a whole, which strikes by itself.
+    if !matches!(verdict.action, Do::RestartJobSet | Do::RestartJobSetAndIgnoreMaxRestarts) {
+        nodes::strike(reconciliation, cause.blame.as_ref(), cause.trigger);
+    }
     reconciliation.facts.push(Fact::PolicyApplied { action: verdict.action, rule });
     match verdict.action {
         Do::FailJobSet => reconciliation.fail(conditions::FAIL_JOB_SET_ACTION, cause.message),
         Do::RestartJobSet => {
-            let counting = if already_counted(reconciliation, job) { Counting::Already } else { Counting::Counted };
+            let counting = if is_counted { Counting::Already } else { Counting::Counted };
             reconciliation.warn(event::RESTART_JOB_SET, cause.message.clone());
             recreate(reconciliation, counting, &cause)
         }
@@ -144,6 +154,18 @@ fn restart_job(
     let action = if counted { FailurePolicyAction::RestartJob } else { verdict.action };
     begin_partial_restart(reconciliation, action, &format!("Job {}", job.current.name), &cause);
     ControlFlow::Continue(())
+}
+
+/// Recreates a Job beside a restart that begins, uncounted. Returns whether the status has a counter for it.
+pub(super) fn recreate_uncounted(reconciliation: &mut Reconciliation<'_>, current: &Current<'_>) -> bool {
+    let index = current.job.index.and_then(|index| usize::try_from(index).ok());
+    let Some(index) = index.filter(|index| *index < MAX_JOB_COUNTERS) else { return false };
+    let ahead = ahead(reconciliation, current.group, [current.job]);
+    let replicas = reconciliation.groups()[current.group].replicas();
+    let status = &mut reconciliation.status.replicated_jobs_status[current.group];
+    let attempts = counter(&mut status.job_restarts, index, replicas);
+    *attempts = attempts.saturating_add(ahead).saturating_add(1);
+    true
 }
 
 /// Recreates the Jobs of one replicatedJob. This raises its counter; the next reconciliation reads the counter and deletes
@@ -248,7 +270,7 @@ fn cause(job: &FailedJob<'_>, rule: Option<(usize, &FailurePolicyRule)>) -> Caus
     };
     // The Job fails once its Pods have ended, after their grace period.
     let ended_at = worker(job).and_then(ended_at).map_or(job.at, |ended| ended.min(job.at));
-    Cause { reason, message, trigger: Trigger::JobFailed, failed_at: Some(ended_at), is_loss: false }
+    Cause { reason, message, trigger: Trigger::JobFailed, failed_at: Some(ended_at), is_loss: false, blame: None }
 }
 
 fn describe(job: &FailedJob<'_>) -> String {
@@ -266,12 +288,25 @@ fn worker<'a>(job: &FailedJob<'a>) -> Option<&'a PodView> {
     if job.reason == "DeadlineExceeded" {
         return None;
     }
-    let was_asked = |pod: &PodView| pod.deleted_at.is_some_and(|at| ended_at(pod).is_none_or(|ended| ended >= at));
     let pods = job.current.pods?.failed_last();
     let candidates = pods.map(|pod| (!job.message.contains(&pod.name), was_asked(pod), pod));
     let candidates = candidates.filter(|(unnamed, asked, _)| !unnamed || !asked);
     let rank = |pod: &'a PodView| (ended_at(pod).is_none(), ended_at(pod), &pod.name);
     candidates.min_by_key(|(unnamed, _, pod)| (*unnamed, rank(pod))).map(|(.., pod)| pod)
+}
+
+/// On whom the failure of the Job is blamed: its worker, unless another one may have failed before.
+fn blamed(reconciliation: &Reconciliation<'_>, job: &FailedJob<'_>) -> Option<Blame> {
+    let worker = worker(job)?;
+    let failed = reconciliation.current.iter().filter_map(|current| current.pods).flat_map(JobPods::failed_last);
+    let others = failed.filter(|pod| pod.uid != worker.uid && !was_asked(pod));
+    let ends: Vec<_> = iter::once(worker).chain(others).map(|pod| WorkerEnd::of_pod(pod, was_asked(pod))).collect();
+    blame::of(reconciliation, &ends)
+}
+
+/// Whether the Pod was asked to go before it ended.
+fn was_asked(pod: &PodView) -> bool {
+    pod.deleted_at.is_some_and(|at| ended_at(pod).is_none_or(|ended| ended >= at))
 }
 
 fn ended_at(pod: &PodView) -> Option<Timestamp> {

@@ -6,6 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::cause::{Cause, Counting};
 use crate::members::{disrupted_workers, failed_workers};
+use crate::nodes::blame::{self, WorkerEnd};
 use crate::reconciliation::{Reconciliation, node_name};
 use crate::types::{ExitClass, Trigger};
 
@@ -13,7 +14,7 @@ use crate::types::{ExitClass, Trigger};
 const SIGNALS: i32 = 128;
 
 /// Reasons of disruptions by which Pods go with their node.
-const OF_LOST_NODES: [&str; 3] = ["DeletionByTaintManager", "DeletionByPodGC", event::FORCE_DELETED];
+const OF_LOST_NODES: [&str; 3] = ["DeletionByTaintManager", "DeletionByPodGC", event::NODE_LOST];
 
 /// Why the group restarts.
 pub(super) struct Incident {
@@ -27,14 +28,21 @@ pub(super) struct Incident {
 ///
 /// The kubelet erases exit codes when it restarts a Pod. The description has only what the controller observed before that.
 pub(super) fn first(reconciliation: &Reconciliation<'_>) -> Incident {
+    with_lost(reconciliation, &[])
+}
+
+/// The same where workers are lost whose Pods do not show that, each with the index of its replicatedJob.
+pub(super) fn with_lost(reconciliation: &Reconciliation<'_>, lost: &[(FailedWorker, usize)]) -> Incident {
     let mut failures = failed_workers(reconciliation);
     let failed_at = failures.iter().filter_map(|(worker, _)| finished_at(worker)).min();
     let disrupted = disrupted_workers(reconciliation);
-    failures.extend(disrupted.iter().map(|(worker, group)| (worker, *group)));
+    failures.extend(disrupted.iter().chain(lost).map(|(worker, group)| (worker, *group)));
     leave_out_consequences(&mut failures);
     failures.sort_by_key(|(worker, _)| (ended_at(worker).is_none(), ended_at(worker), &worker.pod));
     let mut cause =
         failures.first().map_or_else(|| unobserved(reconciliation), |(first, _)| cause(describe(first), first));
+    cause.blame =
+        blame::in_place(reconciliation, failures.iter().map(|(worker, _)| WorkerEnd::of_worker(worker)).collect());
     cause.failed_at = failed_at;
     cause.is_loss &= failures.iter().all(|(worker, _)| worker.is_loss());
     match uncounted_by(reconciliation, &failures) {
@@ -104,13 +112,15 @@ fn unobserved(reconciliation: &Reconciliation<'_>) -> Cause {
         trigger: Trigger::ContainerExit(ExitClass::Unknown),
         failed_at: None,
         is_loss: false,
+        blame: None,
     }
 }
 
 /// Why a group restarts whose first failure is that of this worker.
 pub(super) fn cause(message: String, worker: &FailedWorker) -> Cause {
     let reason = conditions::IN_PLACE_RESTART.to_owned();
-    Cause { reason, message, trigger: trigger(worker), failed_at: finished_at(worker), is_loss: worker.is_loss() }
+    let (failed_at, is_loss) = (finished_at(worker), worker.is_loss());
+    Cause { reason, message, trigger: trigger(worker), failed_at, is_loss, blame: None }
 }
 
 /// When the worker ended, or, where nobody tells, when a disruption took its Pod.

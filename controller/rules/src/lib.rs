@@ -11,6 +11,7 @@ mod budget;
 pub mod build;
 mod cause;
 mod children;
+mod cordoned;
 mod deadline;
 pub mod epochs;
 mod failure;
@@ -22,8 +23,10 @@ mod job_end;
 mod late_pods;
 mod leftovers;
 mod lost_index;
+mod lost_nodes;
 mod members;
 mod namespace;
+mod nodes;
 mod not_running;
 mod notes;
 mod orphans;
@@ -48,7 +51,6 @@ mod tally;
 mod tests;
 mod ttl;
 mod types;
-mod unreachable;
 mod wrong_reports;
 
 use std::ops::ControlFlow;
@@ -86,6 +88,7 @@ fn rules(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
     restart::delete_previous_attempts(reconciliation);
     deadline::track_start(reconciliation);
     deadline::enforce(reconciliation)?;
+    nodes::expire(reconciliation);
     failure::apply_policy(reconciliation)?;
     success::complete(reconciliation)?;
     successors::release(reconciliation);
@@ -93,7 +96,7 @@ fn rules(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
     children::ensure_service(reconciliation);
     children::ensure_role_binding(reconciliation);
     placement::repair(reconciliation)?;
-    unreachable::force_delete(reconciliation);
+    lost_nodes::give_up_pods(reconciliation)?;
     attempts::track(reconciliation)?;
     suspend::suspend_jobs(reconciliation);
     request::carry_out(reconciliation)?;
@@ -117,8 +120,13 @@ fn in_place_rules(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
     support::set_condition(reconciliation);
     if !is_suspended {
         restore::epochs(reconciliation)?;
+        nodes::take_back::take_back(reconciliation);
+        nodes::strike_refusals(reconciliation);
         barrier::limit_failures(reconciliation)?;
+        nodes::relax::replace_unschedulable(reconciliation)?;
+        nodes::moves::carry_out(reconciliation);
         returns::replace(reconciliation)?;
+        cordoned::leave(reconciliation)?;
     }
     members::adopt(reconciliation)?;
     members::join(reconciliation)?;

@@ -10,6 +10,7 @@ use jobset_store::pods::{FailedWorker, JobPods};
 
 use crate::cause::{Cause, Counting};
 use crate::epochs::Epochs;
+use crate::nodes::blame::{self, WorkerEnd};
 use crate::reconciliation::{Current, Reconciliation, has_failed, node_name};
 use crate::types::Trigger;
 use crate::{incident, restart};
@@ -37,7 +38,10 @@ pub(super) fn recreate(reconciliation: &mut Reconciliation<'_>, epochs: Epochs) 
         Some(_) => Counting::Ignored,
         None => Counting::Counted,
     };
-    restart::recreate(reconciliation, counting, &cause(first, is_loss))
+    let workers = lost.iter().filter_map(|lost| lost.worker.as_ref());
+    let blame = blame::of(reconciliation, &workers.map(WorkerEnd::of_worker).collect::<Vec<_>>());
+    let cause = Cause { blame, ..cause(first, is_loss) };
+    restart::recreate(reconciliation, counting, &cause)
 }
 
 /// The indexes that have failed for good, of Jobs that go on. Of those whose Pods are gone, the first of each Job.
@@ -77,7 +81,9 @@ fn cause(lost: &LostIndex<'_>, is_loss: bool) -> Cause {
     };
     let cause = match &lost.worker {
         Some(worker) => incident::cause(message, worker),
-        None => Cause { reason: String::new(), message, trigger: Trigger::JobFailed, failed_at: None, is_loss },
+        None => {
+            Cause { reason: String::new(), message, trigger: Trigger::JobFailed, failed_at: None, is_loss, blame: None }
+        }
     };
     Cause { reason: conditions::INDEX_FAILED.to_owned(), is_loss, ..cause }
 }

@@ -14,22 +14,24 @@ const LONGEST: usize = 900;
 
 /// The reasons of what each plan says again for as long as it is true. The notes of all other reasons tell of a decision, which
 /// the next plan does not repeat.
-const HOLD: [&str; 20] = [
+const HOLD: [&str; 22] = [
     event::AGENT_POLICY_MISSING,
     event::AGENT_RESTARTED_ALONE,
     event::EPOCHS_LOST,
     event::EPOCH_INVALID,
     event::EXCLUSIVE_PLACEMENT_VIOLATION,
     event::FAILED_RESOURCE_PROPAGATION,
-    event::FORCE_DELETED,
     event::HEADLESS_SERVICE_CREATION_FAILED,
     event::INVALID_SPECIFICATION,
     event::IN_PLACE_RESTART_DISABLED,
     event::JOB_CREATION_FAILED,
     event::JOB_MISLABELLED,
+    event::LEAVES_CORDONED_NODE,
     event::MESSAGE_PATTERN_INVALID,
+    event::NODE_LOST,
     event::NOT_CONTROLLED,
     event::POD_REPLACED,
+    event::STAYS_ON_CORDONED_NODE,
     event::PVC_CREATION_FAILED,
     event::REFUSED,
     event::RESIZED,

@@ -14,7 +14,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::settle::Settling;
 use crate::types::{Action, Fact, Note, Plan, PodDeletion, Settings};
-use crate::{attempts, backoff, build, merge_notes, success};
+use crate::{attempts, backoff, build, merge_notes, nodes, success};
 
 /// A Job of the current attempt that is not being deleted.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +60,8 @@ pub(super) struct Reconciliation<'a> {
     pub status: JobSetStatus,
     /// What the next epoch waits for, if that is names alone.
     pub settling: Option<Settling>,
+    /// Whether Pods leave cordoned nodes, which the next epoch must not begin with.
+    pub leaves_cordoned: bool,
     /// The place of each replicatedJob in the specification, by its name.
     places: HashMap<&'a str, usize>,
     /// The places of the Jobs in `current`, in the order of their replicatedJobs.
@@ -110,6 +112,7 @@ impl<'a> Reconciliation<'a> {
             previous,
             status,
             settling: None,
+            leaves_cordoned: false,
             places,
             by_group,
             ends,
@@ -139,7 +142,9 @@ impl<'a> Reconciliation<'a> {
             job: status.map_or(0, |status| status.job_attempt(place.job_index)),
             execution: attempts::of_new_jobs(self),
         };
-        build::DesiredJob::of(self.observed.jobset, place, attempt, self.strategy, &self.observed.cluster.classes)
+        let classes = &self.observed.cluster.classes;
+        let desired = build::DesiredJob::of(self.observed.jobset, place, attempt, self.strategy, classes);
+        build::DesiredJob { avoids_nodes: nodes::may_move(self), ..desired }
     }
 
     pub(super) fn groups(&self) -> &'a [ReplicatedJob] {

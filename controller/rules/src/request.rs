@@ -148,7 +148,7 @@ fn cause(request: &RestartRequest, pod: Option<&PodView>) -> Cause {
     let message = format!("restart requested: {reason}{}; request {}", pod.unwrap_or_default(), request.id);
     let reason = conditions::RESTART_REQUESTED.to_owned();
     // Nobody's worker has failed as far as anybody knows, so the group does not wait because of it.
-    Cause { reason, message, trigger: Trigger::RestartRequest, failed_at: None, is_loss: true }
+    Cause { reason, message, trigger: Trigger::RestartRequest, failed_at: None, is_loss: true, blame: None }
 }
 
 /// Remembers a request that is not carried out, and says why.

@@ -7,7 +7,7 @@ use jobset_api::{FailurePolicyAction, RestartStrategy, Scope, conditions, event,
 use crate::cause::{Cause, Counting};
 use crate::reconciliation::Reconciliation;
 use crate::types::{Fact, Note};
-use crate::{attempts, backoff, budget, deadline, epochs};
+use crate::{attempts, backoff, budget, deadline, epochs, nodes};
 
 /// Initializes `groupRestarts` for a JobSet of the Go JobSet, which counts recreations only and drops unknown fields.
 ///
@@ -71,6 +71,7 @@ pub(super) fn count(reconciliation: &mut Reconciliation<'_>, counting: Counting,
     if counting == Counting::Already {
         return ControlFlow::Continue(());
     }
+    nodes::strike(reconciliation, cause.blame.as_ref(), cause.trigger);
     if counting == Counting::Counted {
         budget::require(reconciliation, Scope::JobSet, cause)?;
         reconciliation.status.restarts_count_towards_max =

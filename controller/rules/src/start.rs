@@ -122,7 +122,8 @@ fn resume(reconciliation: &mut Reconciliation<'_>, group: usize) -> ControlFlow<
     {
         let message = "the JobSet is resumed, and workers that have succeeded cannot come back in place".to_owned();
         let reason = conditions::SUCCEEDED_WORKERS.to_owned();
-        let cause = Cause { reason, message, trigger: Trigger::Requested, failed_at: None, is_loss: false };
+        let cause =
+            Cause { reason, message, trigger: Trigger::Requested, failed_at: None, is_loss: false, blame: None };
         // A resumption is no failure.
         return recreate(reconciliation, Counting::Ignored, &cause);
     }

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use jobset_api::gates::Gates;
-use jobset_api::{FailurePolicyAction, JobSetLimits, JobSetStatus, RestartBudget, RestartStrategy, event};
+use jobset_api::{
+    FailurePolicyAction, JobSetLimits, JobSetStatus, LeaveCordoned, RestartBudget, RestartStrategy, event,
+};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::build::{ClaimPlace, DesiredJob};
@@ -16,14 +18,16 @@ pub const LONGEST_RESTART_BACKOFF: Duration = Duration::from_mins(25);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub gates: Gates,
-    /// The controller force-deletes Pods on a node that is unreachable for longer than this. `None`, the default,
-    /// disables that.
-    pub force_delete_after: Option<Duration>,
+    /// When Pods leave a node that is cordoned, where their JobSet does not say that.
+    pub leave_cordoned: LeaveCordoned,
     /// The longest wait between restarts, whatever a JobSet specifies.
     pub longest_restart_backoff: Duration,
     /// How old the youngest address of a group must be when an epoch begins, where its JobSet does not say that. Zero, the default,
     /// waits for no names.
     pub settle_names: Duration,
+    /// After how many failures that are blamed on one node a group leaves it, where its JobSet does not say that. `None`, the default:
+    /// its Pods stay.
+    pub move_after_failures: Option<u32>,
     pub agent_cluster_role: String,
     pub limits: JobSetLimits,
     /// Memory that all JobSets of one namespace may take, in bytes; 0 sets no limit.
@@ -38,9 +42,10 @@ impl Default for Settings {
         let agent_cluster_role = jobset_api::agent::NAME.to_owned();
         Self {
             gates: Gates::default(),
-            force_delete_after: None,
+            leave_cordoned: LeaveCordoned::default(),
             longest_restart_backoff: LONGEST_RESTART_BACKOFF,
             settle_names: Duration::ZERO,
+            move_after_failures: None,
             agent_cluster_role,
             limits: JobSetLimits::default(),
             memory_of_namespace: MEMORY_OF_NAMESPACE,
@@ -170,8 +175,15 @@ pub enum PodDeletion {
     CannotReturn,
     /// It keeps failing before its worker runs. Another Pod may find what it does not.
     FailsBeforeWorker,
-    /// Its node is unreachable. The grace period is zero, because no kubelet will confirm the deletion.
-    Unreachable,
+    /// It is on a node that its JobSet avoids. The shell marks it as Misplaced ones.
+    Moved,
+    /// It found no node because its JobSet avoids some.
+    Unschedulable,
+    /// Its node is lost. The shell sets the phase Failed and the condition `DisruptionTarget` first. The grace period is zero, because
+    /// no kubelet will confirm the deletion.
+    NodeLost,
+    /// Its node is cordoned, and its JobSet says that it leaves. The shell sets the condition `DisruptionTarget` first.
+    LeavesCordoned,
 }
 
 impl PodDeletion {
@@ -181,8 +193,9 @@ impl PodDeletion {
             Self::EpochAbove(_) => event::EPOCH_INVALID,
             Self::AgentAlone => event::AGENT_RESTARTED_ALONE,
             Self::Misplaced => event::EXCLUSIVE_PLACEMENT_VIOLATION,
-            Self::CannotReturn | Self::FailsBeforeWorker => event::POD_REPLACED,
-            Self::Unreachable => event::FORCE_DELETED,
+            Self::CannotReturn | Self::FailsBeforeWorker | Self::Moved | Self::Unschedulable => event::POD_REPLACED,
+            Self::NodeLost => event::NODE_LOST,
+            Self::LeavesCordoned => event::LEAVES_CORDONED_NODE,
         }
     }
 }
@@ -227,6 +240,10 @@ pub enum Fact {
     },
     /// A restart waits, because the group keeps failing soon after it began to run.
     BackedOff,
+    /// A failure is blamed on a node.
+    NodeStruck,
+    /// A restart moves so many Pods away from a node.
+    PodsMove(usize),
     /// All Pods have reported the new epoch of an in-place restart, and their workers may run.
     BarrierLifted,
     /// All Jobs are ready, or have succeeded, after a restart of the whole group.
@@ -264,6 +281,26 @@ pub enum Trigger {
     Requested,
     /// Somebody has asked for the restart.
     RestartRequest,
+    /// Pods leave cordoned nodes. Nothing has failed.
+    Cordoned,
+}
+
+impl Trigger {
+    /// Its name in metrics and strikes.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::ContainerExit(_) => "container_exit",
+            Self::PodFailed(_) => "pod_failed",
+            Self::PodDeleted => "pod_deleted",
+            Self::Refused => "refused",
+            Self::NodeLost => "node_lost",
+            Self::Eviction => "eviction",
+            Self::JobFailed => "job_failed",
+            Self::Requested => "requested",
+            Self::RestartRequest => "restart_request",
+            Self::Cordoned => "cordoned",
+        }
+    }
 }
 
 /// Class of an exit code. The kubelet erases exit codes when it restarts a Pod in place, so a code that the controller has

@@ -25,7 +25,7 @@ use super::client::Workers;
 use super::error::ApplyError;
 use super::events::Events;
 use super::lease::Leadership;
-use super::metrics::{Ledger, ObjectMetrics, Reconciliations};
+use super::metrics::{Ledger, NodeMetrics, ObjectMetrics, Reconciliations};
 use super::retry_log::RetryLog;
 use super::serve::Health;
 use super::stream::Stream;
@@ -148,6 +148,7 @@ struct Reconciler {
     events: Events,
     ledger: Ledger,
     objects: Option<ObjectMetrics>,
+    nodes: NodeMetrics,
     metrics: Reconciliations,
     retry_log: RetryLog,
     stream: Stream,
@@ -161,6 +162,7 @@ impl Reconciler {
             applier: Applier::new(workers),
             ledger: Ledger::register(registry)?,
             objects: args.metrics_per_jobset.then(|| ObjectMetrics::register(registry)).transpose()?,
+            nodes: NodeMetrics::register(registry)?,
             metrics: Reconciliations::register(registry)?,
             retry_log: RetryLog::default(),
             stream,
@@ -192,6 +194,7 @@ impl Reconciler {
         }
         for key in self.engine.apply(event, Instant::now()) {
             self.ledger.forget(&key);
+            self.nodes.forget(&key);
             if let Some(objects) = &self.objects {
                 objects.forget(&key);
             }
@@ -216,6 +219,7 @@ impl Reconciler {
         let (key, number, jobset) = (work.key.clone(), work.number, Arc::clone(&work.jobset));
         debug!(jobset = %key, actions = work.actions.len(), status = work.status.is_some(), "planned");
         self.ledger.see(&key, &jobset);
+        self.nodes.see(&key, &jobset);
         if let Some(objects) = &self.objects {
             objects.see(&key, &jobset, self.engine.barrier(&key, Now::read()));
         }

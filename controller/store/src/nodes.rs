@@ -10,6 +10,8 @@ use kube::ResourceExt;
 
 /// Taint of a node that the control plane cannot reach. A node that is merely not ready has another.
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+/// Taint that the control plane gives to a node that is cordoned.
+const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeView {
@@ -17,6 +19,8 @@ pub struct NodeView {
     labels: BTreeMap<Arc<str>, Arc<str>>,
     /// Since when it carries the taint, if it does.
     pub unreachable_since: Option<Timestamp>,
+    /// Since when it is cordoned, as its taint says, if it is.
+    pub cordoned_since: Option<Timestamp>,
     /// Whether its kubelet says that it is ready, and the control plane has heard of it.
     pub ready: bool,
     /// Whether its kubelet cannot restart Pods in place: it is too old, or the feature is switched off. One that does
@@ -37,6 +41,7 @@ pub struct Nodes {
     /// Texts of labels, each once: thousands of nodes share them.
     texts: HashSet<Arc<str>>,
     unreachable: BTreeSet<Arc<str>>,
+    cordoned: BTreeSet<Arc<str>>,
     outdated: BTreeSet<Arc<str>>,
 }
 
@@ -47,6 +52,7 @@ impl Nodes {
         let view = self.reduce(node);
         let sets = [
             (&mut self.unreachable, view.unreachable_since.is_some()),
+            (&mut self.cordoned, view.cordoned_since.is_some()),
             (&mut self.outdated, view.cannot_restart_in_place),
         ];
         for (set, holds) in sets {
@@ -63,6 +69,7 @@ impl Nodes {
     pub fn delete(&mut self, name: &str) {
         self.by_name.remove(name);
         self.unreachable.remove(name);
+        self.cordoned.remove(name);
         self.outdated.remove(name);
         self.texts.retain(|text| Arc::strong_count(text) > 1);
     }
@@ -73,6 +80,10 @@ impl Nodes {
 
     pub fn any_unreachable(&self) -> bool {
         !self.unreachable.is_empty()
+    }
+
+    pub fn any_cordoned(&self) -> bool {
+        !self.cordoned.is_empty()
     }
 
     /// Whether any node has a kubelet that cannot restart Pods in place.
@@ -86,13 +97,16 @@ impl Nodes {
     }
 
     fn reduce(&mut self, node: &PartialNode) -> NodeView {
-        // The node carries the taint twice: that without a time keeps Pods from being scheduled there.
-        let taints = node.spec.taints.iter();
-        let since = taints.filter(|it| it.key == UNREACHABLE).filter_map(|it| it.time_added.as_ref()).min();
+        // A node may carry a taint twice, with two effects, and without a time where no controller has added it.
+        let since = |key: &str| {
+            let taints = node.spec.taints.iter().filter(|it| it.key == key);
+            taints.filter_map(|it| it.time_added.as_ref()).min().map(|time| time.0)
+        };
         let labels = node.labels().iter().map(|(key, value)| (self.text(key), self.text(value))).collect();
         NodeView {
             labels,
-            unreachable_since: since.map(|time| time.0),
+            unreachable_since: since(UNREACHABLE),
+            cordoned_since: since(UNSCHEDULABLE).filter(|_| node.spec.unschedulable),
             ready: node.status.conditions.iter().any(|it| it.type_ == "Ready" && it.is_true()),
             cannot_restart_in_place: !kubelet_can(
                 &node.status.declared_features,
@@ -143,6 +157,28 @@ mod tests {
         assert_eq!(nodes.get("a").unwrap().unreachable_since, Some("2026-01-01T00:00:00Z".parse().unwrap()));
         nodes.apply(&node("a", &json!({})));
         assert!(!nodes.any_unreachable());
+    }
+
+    #[test]
+    fn node_is_cordoned_since_its_taint_was_added() {
+        let mut nodes = Nodes::default();
+        let taint = json!([{"key": UNSCHEDULABLE, "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z"}]);
+        for (spec, since) in [
+            (json!({"unschedulable": true}), None),
+            (json!({"unschedulable": true, "taints": taint}), Some("2026-01-01T00:00:00Z".parse().unwrap())),
+            (json!({"taints": taint}), None),
+            (json!({"unschedulable": true, "taints": [{"key": UNSCHEDULABLE, "effect": "NoSchedule"}]}), None),
+        ] {
+            nodes.apply(&node("a", &json!({ "spec": spec })));
+            assert_eq!(
+                (nodes.get("a").unwrap().cordoned_since, nodes.any_cordoned()),
+                (since, since.is_some()),
+                "{spec}"
+            );
+        }
+        nodes.apply(&node("a", &json!({"spec": {"unschedulable": true, "taints": taint}})));
+        nodes.delete("a");
+        assert!(!nodes.any_cordoned());
     }
 
     #[test]

@@ -11,6 +11,16 @@ use k8s_openapi::jiff::Timestamp;
 use crate::pods::{JobPods, JobSetPods, PodView};
 use crate::{Cluster, ControllerRef, Entry, JobView, Key, Kind, NodeView, OwnedView, Store};
 
+/// A Pod on a node of which something is true.
+#[derive(Clone, Copy, Debug)]
+pub struct PodOnNode<'a> {
+    pub pod: &'a PodView,
+    /// UID of its Job.
+    pub job: &'a str,
+    /// Since when it is true of the node.
+    pub since: Timestamp,
+}
+
 /// The observed state of one JobSet. A view into the store without copies.
 #[derive(Clone, Copy, Debug)]
 pub struct Observed<'a> {
@@ -123,13 +133,26 @@ impl<'a> Observed<'a> {
         self.cluster.nodes.get(pod.node.as_deref()?)
     }
 
-    /// The Pods of the JobSet's own Jobs on unreachable nodes, each with the time since when its node is unreachable.
-    pub fn unreachable(&self) -> Vec<(Timestamp, &'a PodView)> {
+    /// The Pods of the JobSet's own Jobs on unreachable nodes.
+    pub fn unreachable(&self) -> Vec<PodOnNode<'a>> {
         if !self.cluster.nodes.any_unreachable() {
             return Vec::new();
         }
-        let pods = self.pods_on(|_| true, |node| node.unreachable_since.is_some()).into_iter();
-        pods.filter_map(|pod| Some((self.node_of(pod)?.unreachable_since?, pod))).collect()
+        self.pods_since(|node| node.unreachable_since)
+    }
+
+    /// The Pods of the JobSet's own Jobs on cordoned nodes whose kubelet can end them.
+    pub fn cordoned(&self) -> Vec<PodOnNode<'a>> {
+        if !self.cluster.nodes.any_cordoned() {
+            return Vec::new();
+        }
+        self.pods_since(|node| node.cordoned_since.filter(|_| node.ready))
+    }
+
+    fn pods_since(&self, since: impl Fn(&NodeView) -> Option<Timestamp>) -> Vec<PodOnNode<'a>> {
+        let pods = self.pods_on(|_| true, |node| since(node).is_some()).into_iter();
+        let pods = pods.filter_map(|(job, pod)| Some(PodOnNode { pod, job, since: since(self.node_of(pod)?)? }));
+        pods.collect()
     }
 
     /// A node that cannot restart Pods in place and has Pods of one of these Jobs of the JobSet.
@@ -138,14 +161,18 @@ impl<'a> Observed<'a> {
             return None;
         }
         let pods = self.pods_on(is_one, |node| node.cannot_restart_in_place).into_iter();
-        pods.filter_map(|pod| pod.node.as_deref()).min()
+        pods.filter_map(|(_, pod)| pod.node.as_deref()).min()
     }
 
-    /// The Pods of some of the JobSet's own Jobs on some nodes, in the order of their names.
-    fn pods_on(&self, is_job: impl Fn(&JobView) -> bool, is_node: impl Fn(&NodeView) -> bool) -> Vec<&'a PodView> {
+    /// The Pods of some of the JobSet's own Jobs on some nodes, each with the UID of its Job, in the order of their names.
+    fn pods_on(
+        &self,
+        is_job: impl Fn(&JobView) -> bool,
+        is_node: impl Fn(&NodeView) -> bool,
+    ) -> Vec<(&'a str, &'a PodView)> {
         let jobs: HashSet<&str> = self.jobs().filter(|(_, job)| is_job(job)).map(|(_, job)| job.uid.as_str()).collect();
         let pods = self.entry.pods.on_nodes(|name| self.cluster.nodes.get(name).is_some_and(&is_node)).into_iter();
-        pods.filter(|(job, _)| jobs.contains(job)).map(|(_, pod)| pod).collect()
+        pods.filter(|(job, _)| jobs.contains(job)).collect()
     }
 
     /// The Service, PersistentVolumeClaim or RoleBinding of this name, if it carries the label of a JobSet, whichever owns it.

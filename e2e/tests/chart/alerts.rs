@@ -58,6 +58,8 @@ const UNCOUNTED: &str = r#"jobset_restarts_total{namespace="ml",counted="false"}
 const JOBSETS: &str = r#"jobset_active_jobsets{namespace="ml",instance="a"}"#;
 const JOBSETS_OF_B: &str = r#"jobset_active_jobsets{namespace="ml",instance="b"}"#;
 
+const BLAMING: &str = r#"jobset_node_blaming_jobsets{node="node-1",instance="a"}"#;
+
 const UNCALLED: &str =
     r#"apiserver_admission_webhook_rejection_count{name="vjobset.kb.io",error_type="calling_webhook_error"}"#;
 const DENIED: &str = r#"apiserver_admission_webhook_rejection_count{name="vjobset.kb.io",error_type="no_error"}"#;
@@ -90,6 +92,9 @@ const OTHER: &str =
 #[case::half_spent(&[(COUNTED, "5+0x240"), (BUDGET, "10+0x240")], &[])]
 #[case::no_budget(&[(COUNTED, "0+0x240"), (BUDGET, "0+0x240")], &[])]
 #[case::has_ended(&[(COUNTED, "1+0x240"), (BUDGET, "1+0x240"), (FAILED, "1+0x240")], &[])]
+#[case::node_that_two_jobsets_blame(&[(BLAMING, "_x100 2+0x140")], &["JobSetNodeBlamed"])]
+#[case::node_blamed_no_longer(&[(BLAMING, "2+0x100 stale _x139")], &[])]
+#[case::node_that_one_jobset_blames(&[(BLAMING, "1+0x240")], &[])]
 #[case::nobody_leads(&[(RECONCILING, "0+0x240")], &["JobSetControllerMissing"])]
 #[case::no_controller(&[(RECONCILING, NONE)], &["JobSetControllerMissing"])]
 #[case::a_failover(&[(RECONCILING, "1+0x118 0+0x1 1+0x120")], &[])]
@@ -128,6 +133,7 @@ fn alerts_fire_after_half_an_hour(#[case] series: &[Series], #[case] firing: &[&
 #[case::of_a_lower_storm("restartStorm=0.5", &[(RESTARTS, "0+0x100 1+0x140"), (JOBSETS, "1+0x240")], &["JobSetRestartStorm"])]
 #[case::of_a_barrier("barrierStuck=20m", &[(WAITING, "_x100 1+0x140")], &[])]
 #[case::of_a_budget("budgetNearlySpent=0.4", &[(COUNTED, "5+0x240"), (BUDGET, "10+0x240")], &["JobSetBudgetNearlySpent"])]
+#[case::of_a_node("nodeBlamed=3", &[(BLAMING, "2+0x240")], &[])]
 #[case::of_a_certificate("webhookCertificateExpires=3", &[(NOT_BEFORE, "-7200000+0x240"), (EXPIRY, "576000+0x240")], &[])]
 #[tokio::test]
 async fn threshold_by_value_moves_its_alert(

@@ -306,12 +306,12 @@ pub(super) fn of(kind: &str, namespace: &str, name: &str) -> (String, String, St
     (kind.to_owned(), namespace.to_owned(), name.to_owned())
 }
 
-/// All webhooks, of which there are three.
+/// All webhooks, of which there are four.
 fn webhooks(objects: &Objects) -> Vec<&Value> {
     let configurations = objects.iter().filter(|((kind, ..), _)| kind.ends_with("WebhookConfiguration"));
     let webhooks: Vec<&Value> =
         configurations.flat_map(|(_, object)| object["webhooks"].as_array().into_iter().flatten()).collect();
-    assert_eq!(webhooks.len(), 3);
+    assert_eq!(webhooks.len(), 4);
     webhooks
 }
 
@@ -325,12 +325,13 @@ fn webhooks(objects: &Objects) -> Vec<&Value> {
     "image.registry=registry.example.com/batch", "image.tag=", "image.pullSecrets[0].name=mine", "crds.install=false",
     "featureGates.InPlaceRestart=false", "log.format=json", "log.filter=debug", "controller.replicas=3",
     "controller.image.digest=sha256:0123456789012345678901234567890123456789012345678901234567890123",
-    "controller.namespace=ours", "controller.forceDeleteUnreachableAfter=5m", "controller.settleNames=35s", "controller.metrics.perJobSet=true",
+    "controller.namespace=ours", "controller.leaveCordoned=Now", "controller.settleNames=35s", "controller.metrics.perJobSet=true",
     "controller.podDisruptionBudget.enabled=false", "controller.priorityClassName=high", "controller.nodeSelector.pool=system",
     "controller.tolerations[0].key=system", "controller.podLabels.team=batch", "controller.podAnnotations.a=b",
     "controller.extraArgs[0]=--health-listen=0.0.0.0:8081", "webhook.podDisruptionBudget.enabled=false",
     "webhook.priorityClassName=", "webhook.nodeSelector.pool=system", "webhook.extraArgs[0]=--leader-wait=0s",
     "webhook.hostNetwork=true", "webhook.ports.https=10443", "webhook.namespaceSelector.matchLabels.team=ml",
+    "nodes.moveAfterFailures=2", "nodes.podWebhookTimeoutSeconds=3",
     "webhook.exclusiveTopologyKeys[0]=example.com/rack", "webhook.exclusiveTopologyKeys[1]=example.com/row",
     "priorityAndFairness.enabled=false", "networkPolicy.enabled=false", "stream.enabled=false",
 ])]

@@ -19,6 +19,7 @@ mod logs;
 pub(crate) mod monitoring;
 mod namespace;
 mod no_webhook;
+mod nodes;
 mod policies;
 mod restart;
 pub(crate) mod shared;

@@ -19,8 +19,8 @@ const LIMIT: Duration = Duration::from_mins(2);
 const RECOVERIES: &str = r#"jobset_restart_duration_seconds_count{strategy="in_place",result="recovered"}"#;
 
 /// Panels that have nothing to show unless something is out of the ordinary, or switched on.
-const MAY_BE_EMPTY: [&str; 4] =
-    ["Recovery by recreation, median", "Pods that wait at the barrier", "Budget left", "Turned away"];
+const MAY_BE_EMPTY: [&str; 5] =
+    ["Recovery by recreation, median", "Pods that wait at the barrier", "Budget left", "Turned away", "Avoided nodes"];
 
 #[test]
 fn alerting_rules_pass_promtool() -> Result<()> {

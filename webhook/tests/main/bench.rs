@@ -17,7 +17,13 @@ async fn the_benchmark_of_reviews_writes_its_figures() -> Result<()> {
     };
     run(&options).await?;
     let written: Value = serde_json::from_str(&std::fs::read_to_string(results.path().join("webhook.json"))?)?;
-    for figure in ["/mutate/cpu_ms_per_review", "/validate/p99_ms_at_500", "/beside_heavy/max_ms", "/peak_rss_kib"] {
+    for figure in [
+        "/mutate/cpu_ms_per_review",
+        "/validate/p99_ms_at_500",
+        "/pod/cpu_ms_per_review",
+        "/beside_heavy/max_ms",
+        "/peak_rss_kib",
+    ] {
         assert!(written.pointer(figure).and_then(Value::as_f64).is_some_and(|it| it > 0.0), "{figure} in {written}");
     }
     Ok(())

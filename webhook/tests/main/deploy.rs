@@ -219,7 +219,7 @@ const CONFIGURATIONS: [(&str, &str); 2] = [
     ("mutatingwebhookconfigurations", "jobset-mutating-webhook-configuration"),
 ];
 
-/// All that the API server would let the admission service do: its certificate by name, and what placement reads.
+/// All that the API server would let the admission service do: its certificate by name, and what reviews of Pods read.
 async fn the_service_may_write_nothing(plane: &Plane) -> Result<()> {
     let reviews: Api<SelfSubjectRulesReview> = Api::all(plane.service_client().await?);
     let spec = SelfSubjectRulesReviewSpec { namespace: Some(NAMESPACE.to_owned()) };
@@ -244,6 +244,7 @@ async fn the_service_may_write_nothing(plane: &Plane) -> Result<()> {
     let bundles = ("clustertrustbundles".to_owned(), vec![], verbs(&["get", "list", "watch"]));
     allowed.retain(|rule| *rule != bundles);
     let expected = [
+        ("jobsets".to_owned(), vec![], verbs(&["get"])),
         ("nodes".to_owned(), vec![], verbs(&["get"])),
         ("pods".to_owned(), vec![], verbs(&["list", "watch"])),
         ("secrets".to_owned(), vec![LEAF.to_owned()], verbs(&["get", "watch"])),

@@ -6,7 +6,10 @@
 mod abuse;
 mod answer;
 mod api_server;
+mod avoided;
+mod avoided_lookup;
 mod bench;
+mod black_hole;
 mod busy;
 mod certificates;
 mod check;

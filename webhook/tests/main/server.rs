@@ -14,6 +14,7 @@ use jobset_webhook::args::Args;
 use jobset_webhook::connections::{Drain, serve};
 use jobset_webhook::jobset::Terms;
 use jobset_webhook::limits::guard;
+use jobset_webhook::nodes::known::KnownJobSets;
 use jobset_webhook::pod::lookup::Lookup;
 use jobset_webhook::serve::{MUTATE_PATH, VALIDATE_PATH, pod_router, router};
 use jobset_webhook::tls;
@@ -114,10 +115,10 @@ pub(crate) fn review(object: &Value) -> Value {
         "options": { "kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1" } } })
 }
 
-/// The webhook that places Pods, which reaches no API server.
+/// The webhooks of Pods, which reach no API server.
 pub(crate) fn pods_without_cluster() -> Router {
-    let nobody = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
-    pod_router(Lookup::new(kube::Client::try_from(nobody).unwrap(), Duration::ZERO))
+    let nobody = kube::Client::try_from(kube::Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap();
+    pod_router(Lookup::new(nobody.clone(), Duration::ZERO), KnownJobSets::new(nobody))
 }
 
 /// The review with the defaults of its object.

@@ -60,6 +60,7 @@ export class JobSetPage {
       ["Epoch", epochs && `${epochs.synced} synced, ${epochs.deprecated} deprecated`],
       ["Back-off", left(head.barrierUntil)],
       ["Deadline", left(head.deadline)],
+      ["Avoids", avoided(head.avoidedNodes)],
       ["Age", age(head.created)],
     ]);
   }
@@ -95,6 +96,12 @@ export class JobSetPage {
 function barrierText({ lifted, epoch, reported, expected }) {
   if (lifted) return `Barrier lifted: the workers of epoch ${epoch} may run`;
   return `Barrier closed: ${reported} of ${expected} Pods have reported epoch ${epoch}`;
+}
+
+/** The nodes that new Pods keep away from, and for how long still. */
+function avoided(nodes = []) {
+  const now = nodes.map(({ node, until }) => [node, left(until)]).filter(([, ends]) => ends);
+  return now.length ? now.map(([node, ends]) => `${node} (${ends})`).join(", ") : undefined;
 }
 
 /** How long it is until a time, if that is to come. */

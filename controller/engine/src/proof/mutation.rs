@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use jobset_api::{JobSet, JobSetStatus, conditions, labels};
+use jobset_api::{JobSet, JobSetStatus, conditions, event, labels};
 use jobset_rules::{Action, Note, Plan, PodDeletion};
-use jobset_store::pods::{Exit, PodView};
+use jobset_store::pods::{Exit, PodPhase, PodView};
 use jobset_store::{Kind, Observed, Ranges, View, WatchEvent};
 use k8s_openapi::jiff::Timestamp;
 
@@ -103,6 +103,22 @@ pub(super) enum RuleMutation {
     WaitingTakenForEnding,
     /// The settle time does not reach the engine.
     SettleTimeNotObserved,
+    /// A move is counted beside the restart that it belongs to.
+    MovesCounted,
+    /// What the status says of avoided nodes does not reach the engine.
+    AvoidedNodesForgotten,
+    /// The Pod webhook gives the hard form where the soft one was asked for.
+    HardWhereSoftWasAsked,
+    /// That Pods select their node does not reach the engine.
+    PinsNotObserved,
+    /// A node is cleared once its Pods have left it.
+    ClearedOnceLeft,
+    /// A restart for the sake of cordoned nodes is counted.
+    CordonsCounted,
+    /// That Pods have left cordoned nodes is forgotten.
+    CoolDownForgotten,
+    /// Pods of a lost node are given up before the status says that they are lost.
+    LossesNotStored,
     /// What the status remembers of requests to restart does not reach the engine.
     RequestsForgotten,
 }
@@ -125,6 +141,7 @@ pub(super) fn edit_pod(broken: Option<RuleMutation>, pod: &mut PodView) {
             failure.disruption.get_or_insert_with(|| ("Taken".to_owned(), "for a disruption".to_owned()));
         }
         Some(RuleMutation::LonelyAgentsAreBelieved) => pod.workers = 0,
+        Some(RuleMutation::PinsNotObserved) => pod.selects_host = false,
         Some(RuleMutation::RefusalsAreFailures) => {
             if let Some(failure) = &mut pod.failure {
                 failure.refused = false;
@@ -152,6 +169,18 @@ pub(super) fn edit_jobset(broken: Option<RuleMutation>, jobset: &mut Arc<JobSet>
         Some(RuleMutation::RequestsForgotten) => {
             let status = Arc::make_mut(jobset).status.as_mut();
             status.into_iter().filter_map(|status| status.restart_requests.as_mut()).for_each(Vec::clear);
+        }
+        Some(RuleMutation::AvoidedNodesForgotten) => {
+            if let Some(status) = Arc::make_mut(jobset).status.as_mut() {
+                status.avoided_nodes.clear();
+            }
+        }
+        Some(RuleMutation::PinsNotObserved) => {
+            for group in &mut Arc::make_mut(jobset).spec.replicated_jobs {
+                if let Some(pod) = group.template.spec.template.spec.as_mut() {
+                    pod.node_selector = None;
+                }
+            }
         }
         Some(RuleMutation::SuccessPolicyNotObserved) => {
             for group in &mut Arc::make_mut(jobset).spec.replicated_jobs {
@@ -204,6 +233,23 @@ pub(super) fn edit_plan(broken: Option<RuleMutation>, observed: &Observed<'_>, p
         }
         RuleMutation::ReturnsForgotten => plan.actions.retain(|action| !is_replacement(action)),
         RuleMutation::ReplacementsCounted if plan.actions.iter().any(is_replacement) => count_restart(&before, status),
+        RuleMutation::MovesCounted if plan.actions.iter().any(is_move) => count_restart(&before, status),
+        RuleMutation::ClearedOnceLeft if status.synced_epoch > synced => status.avoided_nodes.clear(),
+        RuleMutation::CordonsCounted if begins_to_leave(&before, status) => count_restart(&before, status),
+        RuleMutation::CoolDownForgotten if synced > 0 && !runs => {
+            status.conditions.retain(|it| it.type_ != conditions::LEFT_CORDONED_NODES);
+        }
+        RuleMutation::LossesNotStored if runs && status.deprecated_epoch == synced => {
+            let is_lost = |pod: &&PodView| pod.phase == PodPhase::Open;
+            let lost: Vec<&PodView> = observed.unreachable().into_iter().map(|it| it.pod).filter(is_lost).collect();
+            if status.recent_restarts.last().is_some_and(|restart| restart.message.contains(event::NODE_LOST)) {
+                plan.actions.extend(lost.into_iter().map(|pod| Action::DeletePod {
+                    name: pod.name.clone(),
+                    uid: pod.uid.clone(),
+                    reason: PodDeletion::NodeLost,
+                }));
+            }
+        }
         RuleMutation::BackoffForgotten => status.barrier_until = None,
         RuleMutation::LiftedOnce if synced > 0 => status.synced_epoch = synced,
         RuleMutation::LiftedOneReportEarly
@@ -257,8 +303,18 @@ pub(super) fn edit_plan(broken: Option<RuleMutation>, observed: &Observed<'_>, p
     }
 }
 
+/// Whether the status begins a restart for the sake of cordoned nodes.
+fn begins_to_leave(before: &JobSetStatus, status: &JobSetStatus) -> bool {
+    let has_left = |status: &JobSetStatus| conditions::is_true(&status.conditions, conditions::LEFT_CORDONED_NODES);
+    has_left(status) && !has_left(before)
+}
+
 fn is_replacement(action: &Action) -> bool {
     matches!(action, Action::DeletePod { reason: PodDeletion::CannotReturn, .. })
+}
+
+fn is_move(action: &Action) -> bool {
+    matches!(action, Action::DeletePod { reason: PodDeletion::Moved, .. })
 }
 
 fn count_restart(before: &JobSetStatus, status: &mut JobSetStatus) {

@@ -47,12 +47,26 @@ pub(super) enum Property {
     RefusalsAreFree,
     /// Only Pods that cannot come back are replaced.
     HealthyPodsStay,
+    /// Pods are moved by the stored status alone, and in JobSets that ask for it alone. No epoch begins with one that has to leave.
+    MovesAreStored,
+    /// Pods that select their node are not moved.
+    PinnedPodsStay,
+    /// A node is avoided for so many strikes, for its cool-down at most, and not cleared before without a reason.
+    AvoidedNodesLast,
+    /// A node is blamed for what has failed on it.
+    BlameIsTrue,
+    /// A node that all Pods have left strikes no more while it is avoided.
+    BadNodesCostLittle,
     /// With a settle time, no epoch begins before the youngest address is that old.
     NamesSettle,
     /// However relays drop, delay, reorder and repeat messages, each agent soon knows the epochs that are stored.
     ToldInTime,
     /// A request to restart is carried out once, by the write that remembers it, or is noted.
     RequestsOnce,
+    /// Pods leave cordoned nodes by one restart that does not count, and not again within the cool-down.
+    CordonsAreFree,
+    /// No Pod of a lost node is given up before its loss is stored.
+    LossesFirst,
     /// A plan is as large as the children that exist, whatever sizes are specified.
     BoundedPlans,
 }

@@ -58,6 +58,8 @@ pub struct DesiredJob {
     pub strategy: RestartStrategy,
     /// Value of the label for the priority of its Pods.
     pub priority: String,
+    /// Whether its Pods keep away from the nodes that the JobSet avoids.
+    pub avoids_nodes: bool,
 }
 
 impl DesiredJob {
@@ -75,7 +77,8 @@ impl DesiredJob {
         let group = &jobset.spec.replicated_jobs[place.group_index];
         let name = names::job(jobset.metadata.name.as_deref().unwrap_or_default(), &group.name, place.job_index);
         let priority = placement::priority(group.template.spec.template.spec.as_ref(), classes);
-        Self { name, replicated_job: group.name.clone(), place, attempt, strategy, priority }
+        let avoids_nodes = strategy == RestartStrategy::InPlaceRestart && jobset.move_after_failures().is_some();
+        Self { name, replicated_job: group.name.clone(), place, attempt, strategy, priority, avoids_nodes }
     }
 }
 
@@ -84,7 +87,7 @@ impl DesiredJob {
 /// # Panics
 /// If the Job belongs to another JobSet, which has no replicatedJob at that place.
 pub fn job(jobset: &JobSet, desired: &DesiredJob) -> Job {
-    let DesiredJob { name, place, attempt, strategy, priority, .. } = desired;
+    let DesiredJob { name, place, attempt, strategy, priority, avoids_nodes, .. } = desired;
     let group = &jobset.spec.replicated_jobs[place.group_index];
     let keys = keys(jobset, *place, name, *attempt);
     let placement = placement::annotations(jobset, group);
@@ -123,6 +126,9 @@ pub fn job(jobset: &JobSet, desired: &DesiredJob) -> Job {
     } else {
         // Also without exclusive placement: the anti-affinity of other, exclusive JobSets reads this label.
         pod_metadata.labels.get_or_insert_default().insert(labels::PRIORITY.to_owned(), priority.clone());
+    }
+    if *avoids_nodes {
+        pod_metadata.labels.get_or_insert_default().insert(labels::AVOIDS_NODES.to_owned(), "true".to_owned());
     }
     claim::add_volumes(jobset, pod);
     // A restart deletes the Pods or erases the logs of their containers; the cause of a restart has their last words.

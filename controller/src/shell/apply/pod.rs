@@ -1,6 +1,6 @@
 //! Deletes Pods, and releases failed Pods.
 
-use jobset_api::event::{EXCLUSIVE_PLACEMENT_VIOLATION, FORCE_DELETED};
+use jobset_api::event::{EXCLUSIVE_PLACEMENT_VIOLATION, LEAVES_CORDONED_NODE, NODE_AVOIDED, NODE_LOST};
 use jobset_objects::{JOB_TRACKING, PartialPod};
 use jobset_rules::PodDeletion;
 use jobset_store::{Kind, dialect};
@@ -27,16 +27,24 @@ impl Actor {
                 _ => return Ok(NOTHING),
             },
             PodDeletion::Misplaced if !self.mark_misplaced(name, &uid).await? => return Ok(NOTHING),
-            PodDeletion::Unreachable if !self.mark_lost(name, &uid).await? => return Ok(NOTHING),
+            PodDeletion::Moved if !self.mark_moved(name, &uid).await? => return Ok(NOTHING),
+            // The next epoch may have begun, and the worker of the Pod may run in it.
+            PodDeletion::LeavesCordoned if !self.is_up_to_date().await? || !self.mark_leaving(name, &uid).await? => {
+                return Ok(NOTHING);
+            }
+            PodDeletion::NodeLost if !self.mark_lost(name, &uid).await? => return Ok(NOTHING),
             PodDeletion::Misplaced
+            | PodDeletion::Moved
+            | PodDeletion::Unschedulable
+            | PodDeletion::LeavesCordoned
             | PodDeletion::AgentAlone
             | PodDeletion::CannotReturn
             | PodDeletion::FailsBeforeWorker
-            | PodDeletion::Unreachable => None,
+            | PodDeletion::NodeLost => None,
         };
         let params = DeleteParams {
             preconditions: Some(Preconditions { uid: Some(uid), resource_version }),
-            grace_period_seconds: (reason == PodDeletion::Unreachable).then_some(0),
+            grace_period_seconds: (reason == PodDeletion::NodeLost).then_some(0),
             ..DeleteParams::default()
         };
         self.pods().delete(name, &params).await?;
@@ -65,10 +73,22 @@ impl Actor {
         self.mark(name, uid, json!({"conditions": conditions})).await
     }
 
+    /// The same of a Pod that leaves its node.
+    async fn mark_moved(&self, name: &str, uid: &str) -> Result<bool, ApplyError> {
+        let conditions = [disruption(NODE_AVOIDED, "its JobSet avoids the node")];
+        self.mark(name, uid, json!({"conditions": conditions})).await
+    }
+
+    /// The same of a Pod that leaves a cordoned node.
+    async fn mark_leaving(&self, name: &str, uid: &str) -> Result<bool, ApplyError> {
+        let conditions = [disruption(LEAVES_CORDONED_NODE, "leaves its node, which is cordoned")];
+        self.mark(name, uid, json!({"conditions": conditions})).await
+    }
+
     /// Marks the Pod as disrupted and failed, as the garbage collector of Pods does: a Job that replaces only failed Pods waits for
     /// the phase, which no kubelet writes any more. Returns whether the Pod still exists.
     async fn mark_lost(&self, name: &str, uid: &str) -> Result<bool, ApplyError> {
-        let conditions = [disruption(FORCE_DELETED, "deleted by force: its node is unreachable")];
+        let conditions = [disruption(NODE_LOST, "given up: its node is unreachable")];
         self.mark(name, uid, json!({"phase": "Failed", "conditions": conditions})).await
     }
 

@@ -33,17 +33,11 @@ pub(super) fn action(action: FailurePolicyAction) -> &'static str {
 
 /// Reason and class of the exit code; the class is `none` if no container ended.
 pub(super) fn trigger(trigger: Trigger) -> (&'static str, &'static str) {
-    match trigger {
-        Trigger::ContainerExit(class) => ("container_exit", exit_class(class)),
-        Trigger::PodFailed(class) => ("pod_failed", exit_class(class)),
-        Trigger::PodDeleted => ("pod_deleted", "none"),
-        Trigger::Refused => ("refused", "none"),
-        Trigger::NodeLost => ("node_lost", "none"),
-        Trigger::Eviction => ("eviction", "none"),
-        Trigger::JobFailed => ("job_failed", "none"),
-        Trigger::Requested => ("requested", "none"),
-        Trigger::RestartRequest => ("restart_request", "none"),
-    }
+    let class = match trigger {
+        Trigger::ContainerExit(class) | Trigger::PodFailed(class) => exit_class(class),
+        _ => "none",
+    };
+    (trigger.word(), class)
 }
 
 fn exit_class(class: ExitClass) -> &'static str {

@@ -4,6 +4,7 @@
 mod clock;
 mod labels;
 mod ledger;
+mod nodes;
 mod objects;
 mod reconciliations;
 mod restarts;
@@ -16,6 +17,7 @@ use prometheus::Registry;
 use prometheus::core::Collector;
 
 pub(super) use ledger::Ledger;
+pub(super) use nodes::NodeMetrics;
 pub(super) use objects::ObjectMetrics;
 pub(super) use reconciliations::Reconciliations;
 

@@ -22,6 +22,8 @@ pub(super) struct Restarts {
     triggers: IntCounterVec,
     backoffs: IntCounterVec,
     released: IntCounterVec,
+    strikes: IntCounterVec,
+    moved: IntCounterVec,
     duration: HistogramVec,
     phase: HistogramVec,
     undisturbed: Histogram,
@@ -29,6 +31,14 @@ pub(super) struct Restarts {
     budget_exhausted: IntCounterVec,
     startup: Histogram,
     downtime: CounterVec,
+}
+
+fn active_jobsets(registry: &Registry) -> prometheus::Result<IntGaugeVec> {
+    let options = Opts::new(
+        "jobset_active_jobsets",
+        "JobSets of the namespace that are neither suspended nor finished. Only the leader counts them.",
+    );
+    registered(registry, IntGaugeVec::new(options, &["namespace"]))
 }
 
 impl Restarts {
@@ -44,12 +54,8 @@ impl Restarts {
             "jobset_downtime_seconds_total",
             "Sum of the durations of restarts of whole groups: time in which JobSets did not run.",
         );
-        let active = Opts::new(
-            "jobset_active_jobsets",
-            "JobSets of the namespace that are neither suspended nor finished. Only the leader counts them.",
-        );
         Ok(Self {
-            active: registered(registry, IntGaugeVec::new(active, &["namespace"]))?,
+            active: active_jobsets(registry)?,
             failed: counter(
                 "jobset_failed_total",
                 "1 once the JobSet has failed. The series begins then, and ends with the JobSet.",
@@ -88,6 +94,16 @@ impl Restarts {
             released: counter(
                 "jobset_pods_released_total",
                 "Failed Pods from which the controller has removed the finalizer of the Job controller, so that their successors come at once.",
+                &["namespace"],
+            )?,
+            strikes: counter(
+                "jobset_node_strikes_total",
+                "Failures that are blamed on a node, of which the status of the JobSet has the name.",
+                &["namespace"],
+            )?,
+            moved: counter(
+                "jobset_pods_moved_total",
+                "Pods that restarts have moved away from nodes on which failures are blamed.",
                 &["namespace"],
             )?,
             duration: histograms(
@@ -136,7 +152,7 @@ impl Restarts {
         let strategy = labels::strategy(jobset.spec.restart_strategy());
         let action = labels::action(FailurePolicyAction::RestartJobSet);
         self.begun.with_label_values(&[namespace, strategy, action, "true"]);
-        for counter in [&self.budget_exhausted, &self.backoffs, &self.released] {
+        for counter in [&self.budget_exhausted, &self.backoffs, &self.released, &self.strikes, &self.moved] {
             counter.with_label_values(&[namespace]);
         }
         self.downtime.with_label_values(&[namespace]);
@@ -178,6 +194,11 @@ impl Restarts {
                 }
             }
             Fact::BackedOff => self.backoffs.with_label_values(&[namespace]).inc(),
+            Fact::NodeStruck => self.strikes.with_label_values(&[namespace]).inc(),
+            Fact::PodsMove(pods) => {
+                let pods = u64::try_from(*pods).unwrap_or(u64::MAX);
+                self.moved.with_label_values(&[namespace]).inc_by(pods);
+            }
             // Other facts are only measured.
             _ => {}
         }
@@ -206,8 +227,8 @@ impl Restarts {
 
     /// The namespace is gone. Its series outlive its last JobSet, so that the next scrape shows the end of that JobSet.
     pub(super) fn forget_namespace(&self, name: &str) {
-        let Self { begun, triggers, backoffs, finished, budget_exhausted, released, .. } = self;
-        for counter in [begun, triggers, backoffs, finished, budget_exhausted, released] {
+        let Self { begun, triggers, backoffs, finished, budget_exhausted, released, strikes, moved, .. } = self;
+        for counter in [begun, triggers, backoffs, finished, budget_exhausted, released, strikes, moved] {
             remove_series(counter, "namespace", name);
         }
         remove_series(&self.downtime, "namespace", name);

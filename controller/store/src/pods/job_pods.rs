@@ -2,6 +2,7 @@
 
 mod addresses;
 mod counts;
+mod moves;
 #[cfg(any(test, feature = "testing"))]
 mod testing;
 

@@ -11,9 +11,10 @@ mod life;
 mod member;
 mod slot;
 mod stream_report;
+mod unscheduled;
 mod view;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use jobset_api::JobSetStatus;
@@ -117,6 +118,12 @@ impl JobSetPods {
     /// The node of each Pod.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = Arc<str>> {
         self.places.values().filter_map(|place| place.node.clone())
+    }
+
+    /// On how many nodes they are.
+    pub fn count_nodes(&self) -> usize {
+        let nodes: HashSet<&Arc<str>> = self.places.values().filter_map(|place| place.node.as_ref()).collect();
+        nodes.len()
     }
 
     /// The Pods on the nodes for which `is_one` is true, each with the UID of its Job, in the order of their names.

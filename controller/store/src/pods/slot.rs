@@ -100,6 +100,8 @@ pub(super) struct Share {
     pub waits: Option<i32>,
     /// Its Pod has lost its sandbox, or has a container that ends by itself and keeps others waiting.
     pub stuck: bool,
+    /// Its Pod finds no node, because it keeps away from some.
+    pub unplaced: bool,
     /// Its failed Pods that may delay a successor, and how many of them are being deleted.
     pub held: (usize, usize),
     /// The second in which the Pod got its address, if it has reported; the last of all where its status does not say so yet.
@@ -310,6 +312,7 @@ impl PodSlot {
             return share;
         }
         share.stuck = pod.is_stuck();
+        share.unplaced = pod.unschedulable_since.is_some() && pod.deleted_at.is_none();
         share.waits = member.waits_to_start().filter(|_| pod.deleted_at.is_none());
         share.report = pod.epoch.number();
         share.unreported = share.report.is_none();

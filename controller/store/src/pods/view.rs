@@ -14,15 +14,17 @@ use super::containers::{
 };
 use super::failure::{Exit, PodFailure, ReportedExit, has_failed, shorten};
 use super::life::{self, EndedLife};
+use super::unscheduled;
 use crate::job::{controller, number};
 use crate::{dialect, version};
 
 /// Longest text of a malformed epoch that is kept, in bytes. An annotation may have 256 KiB.
 const LONGEST_EPOCH: usize = 64;
-/// Longest message of the scheduler that is kept, in bytes.
-const LONGEST_MESSAGE: usize = 256;
 /// Longest name of a topology that is kept, in bytes: that of a label. A longer one is the label of no node.
 const LONGEST_LABEL: usize = 253 + "/".len() + 63;
+
+/// Label of nodes with their name.
+const HOSTNAME: &str = "kubernetes.io/hostname";
 
 // Each is said by itself, and read by itself.
 #[allow(clippy::struct_excessive_bools)]
@@ -44,6 +46,8 @@ pub struct PodView {
     pub phase: PodPhase,
     /// Since when it is being deleted, if it is: when the request came, not when its grace ends.
     pub deleted_at: Option<Timestamp>,
+    /// Whether its deletion has no grace left: no kubelet has to confirm it.
+    pub deleted_by_force: bool,
     pub created: Timestamp,
     /// Since when it has its sandbox, and with it its address, by the clock of its node. `None` if it has none.
     pub address_since: Option<Timestamp>,
@@ -52,6 +56,8 @@ pub struct PodView {
     /// A finalizer of somebody else that keeps it, if it is being deleted.
     pub held_by: Option<Box<str>>,
     pub node: Option<Arc<str>>,
+    /// Whether it names the nodes that it may run on.
+    pub pinned: bool,
     /// Why it has no node, as the scheduler says.
     pub unscheduled: Option<Box<str>>,
     /// Topology domain that its node selector asks for, if its JobSet is placed exclusively: the Pod follows its leader.
@@ -83,6 +89,10 @@ pub struct PodView {
     pub ended_life: Option<EndedLife>,
     /// Since when it has no sandbox, and will have none: its node has restarted, and the kubelet starts no container of it again.
     pub sandbox_lost_at: Option<Timestamp>,
+    /// Since when it finds no node, if it keeps away from some by a hard rule.
+    pub unschedulable_since: Option<Timestamp>,
+    /// Whether it selects its node by name.
+    pub selects_host: bool,
     /// What its first container that does not run waits for, if one does.
     pub waiting: Option<Box<WaitingContainer>>,
     /// Why it, or one of its containers, fails, if that does.
@@ -166,12 +176,14 @@ impl PodView {
             reports_attempt: dialect::reports_attempt(pod.annotations()),
             phase,
             deleted_at,
+            deleted_by_force: deleted_at.is_some() && pod.metadata.deletion_grace_period_seconds == Some(0),
             created: pod.metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0),
             address_since: sandbox_since(pod, "True"),
             tracked: pod.finalizers().iter().any(|finalizer| finalizer == JOB_TRACKING),
             held_by: deleted_at.and_then(|_| pod.foreign_finalizer()).map(Into::into),
             node: pod.spec.node_name.as_deref().map(Arc::from),
-            unscheduled: unscheduled(pod),
+            pinned: pod.is_pinned(),
+            unscheduled: unscheduled::why(pod),
             domain: domain(pod),
             workers: identity(workers.iter()),
             workers_started: workers.iter().filter_map(started).min(),
@@ -186,6 +198,8 @@ impl PodView {
             life: life::reported(pod.annotations()),
             ended_life,
             sandbox_lost_at: lost_at.filter(|_| !gets_another_sandbox(pod)),
+            unschedulable_since: unscheduled::since(pod),
+            selects_host: pod.spec.node_selector.get(HOSTNAME).is_some(),
             waiting: waiting(pod).map(Box::new),
             failure: failing.then(|| Box::new(PodFailure::of(pod))),
         }
@@ -247,16 +261,6 @@ impl Epoch {
             }
         }
     }
-}
-
-fn unscheduled(pod: &PartialPod) -> Option<Box<str>> {
-    let condition = pod.condition("PodScheduled").filter(|condition| condition.status == "False")?;
-    let message = condition.message.as_str();
-    // `0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: 0/2 nodes are available: ...`
-    let cause =
-        message.split_once(" preemption: ").map(|(before, _)| before.rsplit_once(". ").unwrap_or((before, "")).0);
-    let cause = cause.unwrap_or(message).trim_end_matches('.');
-    pod.spec.node_name.is_none().then(|| shorten(&format!("{}: {cause}", condition.reason), LONGEST_MESSAGE).into())
 }
 
 fn domain(pod: &PartialPod) -> Option<Domain> {
@@ -331,27 +335,6 @@ mod tests {
             pod(&json!({"metadata": {"annotations": {(labels::EPOCH): long, (labels::EXCLUSIVE_TOPOLOGY): long}}}));
         let Epoch::Malformed(epoch) = view.epoch else { unreachable!("{:?}", view.epoch) };
         assert_eq!((epoch.len(), view.domain.unwrap().key.len()), (LONGEST_EPOCH, LONGEST_LABEL + 1));
-    }
-
-    #[rstest]
-    #[case::no_node_fits(
-        json!({}),
-        "0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: 0/2 nodes are available: 2 \
-         Preemption is not helpful for scheduling.",
-        Some("Unschedulable: 0/2 nodes are available: 2 Insufficient cpu")
-    )]
-    #[case::without_claims(json!({}), "0/1 nodes are available: 1 Too many pods. preemption: 0/1", Some("Unschedulable: 0/1 nodes are available: 1 Too many pods"))]
-    #[case::gated(json!({}), "Scheduling is blocked due to non-empty scheduling gates", Some("Unschedulable: Scheduling is blocked due to non-empty scheduling gates"))]
-    #[case::it_has_a_node(json!({"nodeName": "n"}), "no", None)]
-    fn pod_without_node_shows_words_of_scheduler(
-        #[case] spec: Value,
-        #[case] message: &str,
-        #[case] expected: Option<&str>,
-    ) {
-        let condition =
-            json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message});
-        let view = pod(&json!({"spec": spec, "status": {"conditions": [condition]}}));
-        assert_eq!(view.unscheduled.as_deref(), expected);
     }
 
     #[test]

@@ -2,11 +2,12 @@
 //!
 //! The service is the build of its image, a process of its own with its own certificate, as it is deployed; it is
 //! registered with a control plane without kubelets. The JobSet ([`jobset`]) goes through that API server first, which
-//! adds managedFields and defaults. Then this process sends the same AdmissionReviews ([`review`]) over a few connections
+//! adds managedFields and defaults. So does a Pod ([`pod`]) whose JobSet avoids nodes. Then this process sends the same AdmissionReviews ([`review`]) over a few connections
 //! that stay open, as those of API servers do ([`load`]), and checks every answer.
 
 mod jobset;
 mod load;
+mod pod;
 mod report;
 mod review;
 mod service;
@@ -36,8 +37,8 @@ const HEAVY: usize = 200;
 /// Reviews before each measurement, at most.
 const WARM_UP: usize = 100;
 
-/// Measures reviews of a JobSet of 42 kB by the admission service: CPU time, latency at 500 per second and beside 200 heavy reviews of
-/// another namespace, and memory.
+/// Measures reviews of a JobSet of 42 kB, and of a Pod whose JobSet avoids nodes, by the admission service: CPU time, latency at 500 per
+/// second and beside 200 heavy reviews of another namespace, and memory.
 ///
 /// The service is the build of its image, registered with a real control plane; the reviews are sent over a few HTTP/2
 /// connections that stay open. Prints a table, and writes webhook.json into the results folder.
@@ -83,6 +84,8 @@ pub async fn run(options: &WebhookOptions) -> Result<()> {
     admission::register(&plane, service.address).await?;
     service.ready().await?;
     let stored = service::dry_run(&plane, &jobset).await?;
+    let avoiding = service::avoiding(&plane, &jobset).await?;
+    let of_avoiding = service::pod_dry_run(&plane, &pod::pod(&avoiding)).await?;
     let pid = service.program.pid();
     let clients = service.clients()?;
     progress(&format!("{} is ready, process {pid}", program.display()));
@@ -94,6 +97,7 @@ pub async fn run(options: &WebhookOptions) -> Result<()> {
         anyhow::Ok(WebhookFigures {
             mutate: figures(options, &meter, target(ReviewedWebhook::Mutate, &sent)).await?,
             validate: figures(options, &meter, target(ReviewedWebhook::Validate, &stored)).await?,
+            pod: figures(options, &meter, target(ReviewedWebhook::Pod, &of_avoiding)).await?,
             peak_rss_kib: peak_rss_kib(pid)?,
             beside_heavy: beside_heavy(options, target(ReviewedWebhook::Validate, &stored), &heavy).await?,
             jobset_bytes: jobset.to_string().len(),

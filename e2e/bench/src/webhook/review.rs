@@ -7,11 +7,13 @@ use serde_json::{Value, json};
 
 const UID: &str = "705ab4f5-6393-11e8-b7cc-42010a800002";
 
-/// One of the two webhooks.
+/// One of the webhooks that are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReviewedWebhook {
     Mutate,
     Validate,
+    /// That of Pods whose JobSet may avoid nodes.
+    Pod,
 }
 
 /// A review that is sent again and again.
@@ -29,28 +31,32 @@ impl ReviewedWebhook {
         match self {
             Self::Mutate => "mutate",
             Self::Validate => "validate",
+            Self::Pod => "pod",
         }
     }
 
     /// Where the reviews are sent, as it is registered.
     pub(super) fn path(self) -> String {
-        format!("/{}-jobset-x-k8s-io-v1alpha2-jobset", self.name())
+        match self {
+            Self::Mutate | Self::Validate => format!("/{}-jobset-x-k8s-io-v1alpha2-jobset", self.name()),
+            Self::Pod => "/mutate-v1-pod-nodes".to_owned(),
+        }
     }
 }
 
 impl Review {
     /// The review of the creation of an object, as the webhook receives it.
     pub(super) fn new(webhook: ReviewedWebhook, object: &Value) -> Self {
-        Self { webhook, body: admission_review(object).to_string().into_bytes(), answer: OnceLock::new() }
+        Self { webhook, body: admission_review(webhook, object).to_string().into_bytes(), answer: OnceLock::new() }
     }
 
-    /// Checks an answer: the JobSet is allowed, and has a patch if this webhook mutates.
+    /// Checks an answer: the object is allowed, and has a patch if this webhook mutates.
     pub(super) fn check(&self, answer: &[u8]) -> Result<()> {
         if self.answer.get().is_none() {
             let first: Value = serde_json::from_slice(answer).context("the answer is not JSON")?;
             let response = &first["response"];
             ensure!(response["uid"] == UID, "the answer is to another review: {first}");
-            ensure!(response["allowed"] == true, "the JobSet was rejected: {first}");
+            ensure!(response["allowed"] == true, "the object was rejected: {first}");
             ensure!(self.webhook == ReviewedWebhook::Validate || response["patch"].is_string(), "no patch: {first}");
         }
         ensure!(self.answer.get_or_init(|| answer.to_vec()) == answer, "one review had two different answers");
@@ -58,10 +64,14 @@ impl Review {
     }
 }
 
-/// The review of the creation of a JobSet.
-fn admission_review(object: &Value) -> Value {
-    let kind = json!({ "group": "jobset.x-k8s.io", "version": "v1alpha2", "kind": "JobSet" });
-    let resource = json!({ "group": "jobset.x-k8s.io", "version": "v1alpha2", "resource": "jobsets" });
+/// The review of the creation of an object.
+fn admission_review(webhook: ReviewedWebhook, object: &Value) -> Value {
+    let (group, version, kind, resource) = match webhook {
+        ReviewedWebhook::Mutate | ReviewedWebhook::Validate => ("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets"),
+        ReviewedWebhook::Pod => ("", "v1", "Pod", "pods"),
+    };
+    let kind = json!({ "group": group, "version": version, "kind": kind });
+    let resource = json!({ "group": group, "version": version, "resource": resource });
     json!({
         "kind": "AdmissionReview",
         "apiVersion": "admission.k8s.io/v1",

@@ -5,10 +5,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use kube::api::{ApiResource, DynamicObject, PostParams};
+use jobset_api::JobSet;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Config};
 use serde_json::Value;
 
+use super::pod;
 use crate::connections;
 use crate::program::{Program, free, kubeconfig_of};
 use jobset_harness::admission;
@@ -78,10 +81,36 @@ impl Service {
 
 /// The JobSet as the API server would store it.
 pub(super) async fn dry_run(plane: &ControlPlane, jobset: &Value) -> Result<Value> {
-    let resource = ApiResource::erase::<jobset_api::JobSet>(&());
-    let jobsets: Api<DynamicObject> = Api::namespaced_with(plane.client(), "default", &resource);
     let params = PostParams { dry_run: true, ..PostParams::default() };
-    let object = serde_json::from_value(jobset.clone()).context("not an object")?;
-    let created = jobsets.create(&params, &object).await.context("the API server rejects the JobSet")?;
+    created(plane, &ApiResource::erase::<JobSet>(&()), &params, jobset).await
+}
+
+/// The Pod as the API server would store it, and so as the webhook gets it, without what admission adds.
+pub(super) async fn pod_dry_run(plane: &ControlPlane, pod: &Value) -> Result<Value> {
+    let params = PostParams { dry_run: true, ..PostParams::default() };
+    let resource = ApiResource::erase::<Pod>(&());
+    // A Pod that comes before its namespace's ServiceAccount is refused.
+    let created = async || created(plane, &resource, &params, pod).await.map(Some);
+    let mut stored = wait::until(LIMIT, "a Pod to be accepted", created).await?;
+    if let Some(spec) = stored["spec"].as_object_mut() {
+        spec.remove("affinity");
+    }
+    Ok(stored)
+}
+
+/// Stores the JobSet, with nodes that it avoids, and gives its UID.
+pub(super) async fn avoiding(plane: &ControlPlane, jobset: &Value) -> Result<String> {
+    let created = created(plane, &ApiResource::erase::<JobSet>(&()), &PostParams::default(), jobset).await?;
+    let jobsets: Api<JobSet> = Api::namespaced(plane.client(), "default");
+    jobsets.patch_status("bench", &PatchParams::default(), &Patch::Merge(pod::avoiding())).await?;
+    Ok(created["metadata"]["uid"].as_str().context("a JobSet without a UID")?.to_owned())
+}
+
+async fn created(plane: &ControlPlane, resource: &ApiResource, params: &PostParams, object: &Value) -> Result<Value> {
+    let objects: Api<DynamicObject> = Api::namespaced_with(plane.client(), "default", resource);
+    let object = serde_json::from_value(object.clone()).context("not an object")?;
+    let kind = &resource.kind;
+    let created =
+        objects.create(params, &object).await.with_context(|| format!("the API server rejects the {kind}"))?;
     serde_json::to_value(created).context("not JSON")
 }

@@ -109,7 +109,7 @@ async fn says(group: &Group, condition: &str, words: &[&str]) -> Result<()> {
 }
 
 /// Waits until an Event of this reason has all of these words.
-async fn notes(group: &Group, reason: &str, words: &[&str]) -> Result<()> {
+pub(super) async fn notes(group: &Group, reason: &str, words: &[&str]) -> Result<()> {
     wait::until_met(LIMIT, format!("an event {reason} of {} with {words:?}", group.namespace), || async {
         let all = group.events(reason).await?;
         let is_met = all.iter().any(|note| words.iter().all(|word| note.contains(word)));
@@ -119,7 +119,7 @@ async fn notes(group: &Group, reason: &str, words: &[&str]) -> Result<()> {
 }
 
 /// Asserts how often the group has restarted, and how many of these restarts count.
-async fn has_restarted(group: &Group, restarts: i32, counted: i32) -> Result<()> {
+pub(super) async fn has_restarted(group: &Group, restarts: i32, counted: i32) -> Result<()> {
     let status = group.status().await?;
     ensure!(!conditions::is_true(&status.conditions, conditions::FAILED), "{:?}", status.conditions);
     ensure!(

@@ -42,8 +42,8 @@ impl SimulatedCluster {
         let backoff = self.api.jobset.spec.restart_backoff();
         let in_a_row = last.consecutive_failures;
         let previous = before.recent_restarts.last().map_or(0, |previous| previous.consecutive_failures);
-        // What takes Pods away, and who asks for a restart, says nothing of their workers.
-        let requested = Self::requested_restart(before, after).is_some();
+        // What takes Pods away, who asks for a restart, and who leaves a cordoned node, says nothing of their workers.
+        let requested = Self::requested_restart(before, after).is_some() || Self::leaves_cordoned(before, after);
         let is_loss = in_a_row == previous && (requested || self.truth.was_lost_in(before.synced_epoch));
         let continues = in_a_row == previous.saturating_add(1) || is_loss;
         ensure(continues || in_a_row == 1 || in_a_row == 0, Property::Backoff, || {

@@ -4,10 +4,10 @@ use rstest::rstest;
 
 use super::cluster::run;
 use crate::proof::Property::{
-    self, Backoff, Barrier, BoundedPlans, CountsOfJobs, Deadline, EngineCounts, ExactBudget, ExecutionAttempts, Facts,
-    FreeEpoch, HealthyPodsStay, LeavingStayOut, NamesSettle, NoHang, OneRestartPerIncident, OneWorkerPerEpoch,
-    OwnDeletionsAreNoFailures, RefusalsAreFree, RequestsOnce, Rest, ShrinkRestarts, SuccessIsFinal, ToldInTime,
-    UrgentFirst,
+    self, AvoidedNodesLast, Backoff, Barrier, BoundedPlans, CordonsAreFree, CountsOfJobs, Deadline, EngineCounts,
+    ExactBudget, ExecutionAttempts, Facts, FreeEpoch, HealthyPodsStay, LeavingStayOut, LossesFirst, NamesSettle,
+    NoHang, OneRestartPerIncident, OneWorkerPerEpoch, OwnDeletionsAreNoFailures, PinnedPodsStay, RefusalsAreFree,
+    RequestsOnce, Rest, ShrinkRestarts, SuccessIsFinal, ToldInTime, UrgentFirst,
 };
 use crate::proof::RuleMutation;
 
@@ -55,6 +55,14 @@ const SEEDS: u64 = 16_000;
 #[case::healthy_pods_stay(RuleMutation::WaitingTakenForEnding, &[HealthyPodsStay])]
 #[case::names_settle(RuleMutation::SettleTimeNotObserved, &[NamesSettle])]
 #[case::requests_are_carried_out_once(RuleMutation::RequestsForgotten, &[RequestsOnce])]
+#[case::moves_are_free(RuleMutation::MovesCounted, &[OneRestartPerIncident, OwnDeletionsAreNoFailures])]
+#[case::avoided_nodes_outlive_their_leader(RuleMutation::AvoidedNodesForgotten, &[AvoidedNodesLast])]
+#[case::no_pod_waits_for_a_preference(RuleMutation::HardWhereSoftWasAsked, &[NoHang])]
+#[case::pinned_pods_stay(RuleMutation::PinsNotObserved, &[PinnedPodsStay])]
+#[case::avoided_nodes_last(RuleMutation::ClearedOnceLeft, &[AvoidedNodesLast])]
+#[case::cordons_are_free(RuleMutation::CordonsCounted, &[CordonsAreFree])]
+#[case::cordons_cool_down(RuleMutation::CoolDownForgotten, &[CordonsAreFree])]
+#[case::losses_are_stored_first(RuleMutation::LossesNotStored, &[LossesFirst])]
 #[case::one_worker_at_a_time(RuleMutation::SupervisorsDoNotWait, &[Barrier])]
 fn a_broken_rule_is_caught(#[case] broken: RuleMutation, #[case] by: &[Property]) {
     let caught = |seed| run(seed, Some(broken)).err().filter(|(violation, _)| by.contains(&violation.property));

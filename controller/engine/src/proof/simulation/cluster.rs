@@ -9,7 +9,9 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::api::ApiServer;
 use super::controller::{SimulatedController, WorkUnderWay};
+use super::cordons::Cordons;
 use super::machine::SimulatedMachine;
+use super::moves::BadThings;
 use super::nodes::SimulatedNodes;
 use super::relays::StreamNetwork;
 use super::restart_requests::Requester;
@@ -46,6 +48,8 @@ pub(super) struct SimulatedCluster {
     pub truth: Truth,
     pub network: StreamNetwork,
     pub nodes: SimulatedNodes,
+    pub moves: BadThings,
+    pub cordons: Cordons,
     pub requester: Requester,
     pub broken: Option<RuleMutation>,
     /// In milliseconds.
@@ -70,7 +74,8 @@ struct Tempo([u32; 7]);
 impl SimulatedCluster {
     fn new(seed: u64, broken: Option<RuleMutation>, traced: bool) -> Self {
         let mut rng = Rng::with_seed(seed);
-        let scenario = Scenario::draw(&mut rng);
+        let mut scenario = Scenario::draw(&mut rng);
+        let cordons = Cordons::draw(seed, &mut scenario);
         let controller = SimulatedController::new(broken, &scenario);
         Self {
             api: ApiServer::new(scenario.jobset.clone()),
@@ -83,6 +88,8 @@ impl SimulatedCluster {
             truth: Truth::default(),
             network: StreamNetwork::new(seed),
             nodes: SimulatedNodes::new(seed),
+            moves: BadThings::new(seed),
+            cordons,
             requester: Requester::new(seed),
             broken,
             clock: 0,
@@ -147,6 +154,8 @@ impl SimulatedCluster {
         self.step_incidents();
         self.step_sizes();
         self.step_nodes();
+        self.step_moves();
+        self.step_cordons();
         self.step_requests();
         match tempo.next(&mut self.rng) {
             0 => {

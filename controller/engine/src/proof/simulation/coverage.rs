@@ -9,7 +9,7 @@ const SEEDS: u64 = 6_000;
 const ENOUGH: usize = 5;
 
 /// What has to happen, as the trace says it.
-const EVENTS: [&str; 63] = [
+const EVENTS: [&str; 78] = [
     "in place, from epoch",
     "recreating all Jobs, attempt",
     "cannot come back in place",
@@ -61,6 +61,13 @@ const EVENTS: [&str; 63] = [
     "these Pods cannot come back",
     ": CannotReturn",
     "NamesSettle",
+    "is avoided, [\"",
+    ": Moved",
+    "the scheduler keeps away from",
+    "which is avoided",
+    "finds no node that is not avoided",
+    ": Unschedulable",
+    "is cleared",
     "stream: the leader hears that",
     "hears an answer",
     "hears a broadcast",
@@ -73,6 +80,14 @@ const EVENTS: [&str; 63] = [
     "RestartRequested: recreating",
     "of the JobSet, its replicatedJobs and its Jobs together: 0 of maxRestarts 0 are spent: restart requested",
     "a release that knows no requests",
+    "is cordoned",
+    "is uncordoned",
+    ": LeavesCordoned",
+    "NodesCordoned: in place",
+    "(NodeLost: its node has been unreachable since",
+    ": NodeLost",
+    "is given up",
+    "comes back",
 ];
 
 #[test]

@@ -96,6 +96,7 @@ impl SimulatedCluster {
             self.trace(|| format!("{uid}: its worker has done its work"));
         } else {
             self.strike(uid, false, &format!("its worker exits with {code}"));
+            self.note_fault(uid);
         }
         let now = self.now();
         if let Some(machine) = self.machines.get_mut(uid) {
@@ -111,6 +112,7 @@ impl SimulatedCluster {
             return;
         };
         self.strike(&uid, false, "its agent restarts alone");
+        self.note_fault(&uid);
         self.clock += 2_000;
         let now = self.now();
         if let Some(machine) = self.machines.get_mut(&uid) {
@@ -130,6 +132,7 @@ impl SimulatedCluster {
             |machine: &SimulatedMachine| machine.agent.is_some() && matches!(machine.worker, SimulatedWorker::NotYet);
         let Some(uid) = self.pick_machine(waits) else { return };
         self.strike(&uid, false, "it fails at the barrier");
+        self.note_fault(&uid);
         let now = self.now();
         if let Some(machine) = self.machines.get_mut(&uid) {
             if machine.supervised {
@@ -166,6 +169,7 @@ impl SimulatedCluster {
         let Some(uid) = self.pick_machine(|_| true) else { return };
         let node = self.machines[&uid].node.clone();
         self.lost_nodes += 1;
+        self.taint(&node);
         self.set_ready(&node, false);
         let there: Vec<String> = self
             .machines

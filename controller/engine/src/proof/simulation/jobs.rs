@@ -10,6 +10,7 @@ use super::api::{CriteriaMet, JobObject, PodObject};
 use super::cluster::SimulatedCluster;
 use super::extremes::MOST_PODS;
 use super::machine::{DISRUPTION_TARGET, SimulatedMachine, has_ended, is_going};
+use super::moves::Placement;
 use super::scenario::{FATAL, NAMESPACE};
 use super::successes::rule_met;
 
@@ -124,16 +125,21 @@ impl SimulatedCluster {
                 continue;
             }
             let (job, now) = (found.job.clone(), self.now());
-            let node = format!("node-{}", self.rng.u8(..3) + self.lost_nodes * 3);
+            let drawn = self.rng.u8(..3);
+            let Placement { node, finds_none } = self.place(&job, drawn);
+            let node = self.beside_cordons(node);
             self.set_ready(&node, true);
             let pod = self.api.create_pod(&job, index, &node, &now);
             self.trace(|| format!("{pod} is created on {node}"));
             let mut machine = SimulatedMachine::new(&pod, &self.api.pods[&pod], &wanted.uid);
-            machine.waits_for_node = self.is_full && !self.has_place(name, index);
+            machine.waits_for_node = finds_none.is_some() || self.is_full && !self.has_place(name, index);
             if machine.waits_for_node {
                 self.trace(|| format!("{pod} finds no node"));
             }
             self.machines.insert(format!("uid-of-{pod}"), machine);
+            if let Some(form) = finds_none {
+                self.show_unschedulable(&pod, form);
+            }
             self.worked = true;
         }
     }

@@ -210,6 +210,11 @@ impl SimulatedCluster {
             return self.reap(&name);
         }
         let (going, now) = (is_going(pod), self.now());
+        let is_finished = !self.api.status().terminal_state.is_empty();
+        if going && self.cordons.gives_up && !is_finished {
+            // Nobody else does, as long as there is a Node object.
+            return;
+        }
         self.trace(|| format!("{name} is {}", if going { "failed by the Pod garbage collector" } else { "tainted" }));
         if going {
             self.api.change_pod(&name, |wire| "Failed".clone_into(&mut wire.status.phase));

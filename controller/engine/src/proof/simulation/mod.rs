@@ -17,6 +17,8 @@
 //! - In a third of the lives, a kubelet refuses Pods, new ones and some that ran; Pods fail in their first init container; a node
 //!   restarts, and its supervised Pods get no other sandbox; a sidecar ends whenever it starts once its Pod has restarted
 //!   ([`nodes`], [`returns`]).
+//! - In a third of the lives, nodes are cordoned, several at once. In a quarter of those that restart in place, Pods of lost nodes are
+//!   given up by the controller alone, and a node may come back ([`cordons`]).
 //! - In a quarter of the lives that restart in place, names take time to settle ([`names`]). An address changes when a Pod is
 //!   replaced, or its node restarts.
 //! - A worker that is asked to go exits 143, or 0 as if it had done its work.
@@ -43,6 +45,8 @@
 //! - In a quarter of the lives, workers that are asked to go take their time.
 //! - Pods that a Job is to lose live on for a while, restart in place and report with the others ([`leaving`]). Their slots
 //!   come back, or do not.
+//! - In a quarter of the lives that restart in place, Pods leave nodes on which workers keep failing: a node is bad, or an index is, new Pods
+//!   find no other node, or the Pod webhook is away; some Pods select their node ([`moves`]).
 //! - In a quarter of the lives, somebody asks for restarts at any time ([`restart_requests`]).
 //! - In some lives, the JobSet has a deadline of its own, or its executions are numbered.
 //!
@@ -60,8 +64,8 @@
 //!
 //! # What is left out
 //!
-//! Exclusive placement, claims, TTL, another manager, the gate switched off, reports that are no epoch, a lost node
-//! that comes back, and the pause of status writes that only change counts.
+//! Exclusive placement, claims, TTL, another manager, the gate switched off, reports that are no epoch, a node that was out of reach
+//! and comes back with workers that have run on, and the pause of status writes that only change counts.
 
 mod agents;
 mod api;
@@ -69,6 +73,7 @@ mod backoff;
 mod broken;
 mod cluster;
 mod controller;
+mod cordons;
 mod coverage;
 mod executions;
 mod extremes;
@@ -78,6 +83,7 @@ mod jobs;
 mod kubelets;
 mod leaving;
 mod machine;
+mod moves;
 mod names;
 mod nodes;
 mod planner;

@@ -91,20 +91,21 @@ impl SimulatedCluster {
     /// A node is ready, or no longer.
     pub(super) fn set_ready(&mut self, name: &str, ready: bool) {
         if self.nodes.ready.insert(name.to_owned(), ready) != Some(ready) {
-            self.show_node(name, ready);
+            self.show_node(name);
         }
     }
 
     /// Shows all nodes to a controller that begins.
     pub(super) fn show_nodes(&mut self) {
-        for (name, ready) in self.nodes.ready.clone() {
-            self.show_node(&name, ready);
+        for name in self.nodes.ready.keys().cloned().collect::<Vec<_>>() {
+            self.show_node(&name);
         }
     }
 
-    fn show_node(&mut self, name: &str, ready: bool) {
+    pub(super) fn show_node(&mut self, name: &str) {
+        let ready = self.nodes.ready.get(name).copied().unwrap_or(false);
         let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
-        let mut node = PartialNode { metadata, ..PartialNode::default() };
+        let mut node = PartialNode { metadata, spec: self.cordons.spec(name), ..PartialNode::default() };
         node.status.conditions.push(condition("Ready", if ready { "True" } else { "Unknown" }, "", ""));
         let now = self.controller_now(Duration::ZERO).instant;
         self.controller.engine.apply(WatchEvent::shared(Key::of(&node), View::Node(Box::new(node))), now);
@@ -153,6 +154,7 @@ impl SimulatedCluster {
             self.truth.struck(slot, None, false);
         }
         self.worked = true;
+        self.note_fault(uid);
         self.trace(|| format!("{pod} {what}"));
         true
     }
@@ -195,13 +197,14 @@ impl SimulatedCluster {
         for epoch in [machine.epoch, entered] {
             self.truth.taken_along(machine.slot(), epoch, true);
         }
+        self.note_fault(uid);
     }
 }
 
 impl SimulatedMachine {
     /// Its containers are gone, and so is its sandbox. The kubelet makes another one for a Pod without containers: one that
     /// never had any, and one whose rules restart them all, so that they are removed.
-    fn lose_sandbox(&mut self, now: &Time, has_fatal_code: bool) {
+    pub(super) fn lose_sandbox(&mut self, now: &Time, has_fatal_code: bool) {
         if self.started == 0 {
             self.sandbox = Sandbox::NotYet;
             return;

@@ -64,7 +64,7 @@ impl SimulatedCluster {
         let idle = all_are_there
             && jobs().all(|(_, job)| is_in_order(job) && !is_alone(job) && !is_stuck(job))
             && !self.newcomers_have_arrived(&before, |_| true);
-        let requested = Self::requested_restart(&before, decided).is_some();
+        let requested = Self::requested_restart(&before, decided).is_some() || Self::leaves_cordoned(&before, decided);
         ensure(!announced || recreates || requested || !idle, Property::OneRestartPerIncident, || {
             format!("the advance to epoch {} is announced, and nothing is to be done", decided.free_epoch)
         })
@@ -74,15 +74,18 @@ impl SimulatedCluster {
     pub(super) fn check_write(&mut self, before: &JobSetStatus, after: &JobSetStatus) -> CheckResult {
         GroupStatus::of(after).check(&GroupStatus::of(before))?;
         self.check_requests(before, after)?;
+        self.check_leaving_cordoned(before, after)?;
         self.check_restart(before, after)?;
         self.check_partial_restarts(before, after)?;
         self.check_deadline(before, after)?;
         self.check_end(before, after)?;
         self.check_execution_attempts(before, after)?;
         self.check_backoff(before, after)?;
+        self.check_nodes(before, after)?;
         let epoch = after.synced_epoch;
         if epoch > before.synced_epoch {
             self.check_lift(before, after)?;
+            self.check_moved(before, epoch)?;
             let machines = &self.machines;
             let pods = &self.api.pods;
             let goes_on = |slot: &SlotId| {
@@ -99,7 +102,7 @@ impl SimulatedCluster {
 
     /// A restart has a cause, is counted once, and no epoch ends without a count but those that the controller ends.
     fn check_restart(&self, before: &JobSetStatus, after: &JobSetStatus) -> CheckResult {
-        if Self::requested_restart(before, after).is_some() {
+        if Self::requested_restart(before, after).is_some() || Self::leaves_cordoned(before, after) {
             return Ok(());
         }
         let (was, is) = (GroupStatus::of(before), GroupStatus::of(after));

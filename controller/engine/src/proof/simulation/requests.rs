@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use jobset_rules::{Action, ENDED_JOB_DEADLINE, build};
+use jobset_rules::{Action, ENDED_JOB_DEADLINE, PodDeletion, build};
 use jobset_store::{Kind, Versions};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -31,6 +31,8 @@ impl SimulatedCluster {
     pub(super) fn check_request(&self, action: &Action, work: &WorkUnderWay) -> CheckResult {
         self.check_action(action)?;
         self.check_replacement(action)?;
+        self.check_move(action, &work.base)?;
+        self.check_loss(action)?;
         Self::check_no_start(action, &work.base)
     }
 
@@ -57,6 +59,7 @@ impl SimulatedCluster {
             Action::CreateJob(job) => {
                 let mut job = self.with_success_policy(build::job(&base, &job));
                 self.draw_deadline(&mut job);
+                self.pin(&mut job);
                 self.api.create_job(job, &now)
             }
             Action::DeleteJob { name, uid } => {
@@ -86,6 +89,11 @@ impl SimulatedCluster {
                 written.raise(Versions::of(Kind::Service, self.api.create_service()));
                 0
             }
+            Action::DeletePod { name, uid, reason: PodDeletion::NodeLost } => {
+                self.give_up_pod(&name, &uid);
+                0
+            }
+            Action::DeletePod { reason: PodDeletion::LeavesCordoned, .. } if !self.is_up_to_date(&base) => 0,
             Action::DeletePod { name, uid, .. } => {
                 if self.api.pods.get(&name).is_some_and(|pod| pod.wire.metadata.uid == Some(uid)) {
                     self.delete_own_pod(&name);

@@ -91,6 +91,9 @@ impl Scenario {
             metadata["annotations"] = json!({(labels::RESTART_BUDGET): budget.word()});
         }
         let settle_names = super::names::draw(&mut later, &mut metadata);
+        if strategy == RestartStrategy::InPlaceRestart {
+            super::moves::draw(&mut later, &mut metadata, &mut spec);
+        }
         let jobset = serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap();
         let budget = annotated.unwrap_or(RestartBudget::Shared);
         Self {

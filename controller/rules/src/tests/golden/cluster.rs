@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jobset_api::gates::Gates;
-use jobset_api::{JobSet, JobSetStatus, labels};
+use jobset_api::{JobSet, JobSetStatus, LeaveCordoned, labels};
 use jobset_objects::PartialJob;
 use jobset_store::pods::PodView;
 use jobset_store::{JobView, Key, Kind, Observed, OwnedView, Store, View, WatchEvent, dialect};
@@ -51,8 +51,9 @@ impl CaseCluster {
         if let Some(settings) = step.settings {
             self.settings = Settings {
                 gates: settings.feature_gates.parse::<Gates>().unwrap(),
-                force_delete_after: settings.force_delete_after.map(Duration::from_secs),
+                leave_cordoned: LeaveCordoned::parse(&settings.leave_cordoned).unwrap_or_default(),
                 settle_names: Duration::from_secs(settings.settle_names),
+                move_after_failures: settings.move_after_failures,
                 ..Settings::default()
             };
         }

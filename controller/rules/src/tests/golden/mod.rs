@@ -45,11 +45,14 @@ struct CaseSettings {
     /// Value of the flag `--feature-gates`.
     #[serde(default)]
     feature_gates: String,
-    /// Value of [`Settings::force_delete_after`](crate::Settings), in seconds.
-    force_delete_after: Option<u64>,
+    /// Value of the flag `--leave-cordoned`.
+    #[serde(default)]
+    leave_cordoned: String,
     /// Value of the flag `--settle-names`, in seconds.
     #[serde(default)]
     settle_names: u64,
+    /// Value of the flag `--move-after-failures`.
+    move_after_failures: Option<u32>,
 }
 
 /// Objects by name, each as a merge patch; null deletes one.

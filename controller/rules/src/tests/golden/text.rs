@@ -73,6 +73,12 @@ fn fields(status: &JobSetStatus) -> BTreeMap<String, String> {
             ("recentRestarts", Some(restarts)) => {
                 fields.extend(restarts.iter().map(|it| (format!("recentRestarts[{}]", it["number"]), restart(it))));
             }
+            ("nodeStrikes", Some(strikes)) => {
+                fields.insert(name.clone(), strikes.iter().map(strike).collect::<Vec<_>>().join("; "));
+            }
+            ("avoidedNodes", Some(nodes)) => {
+                fields.extend(nodes.iter().map(|it| (format!("avoidedNodes[{}]", word(&it["node"])), avoided(it))));
+            }
             ("restartRequests", Some(requests)) => {
                 fields.extend(requests.iter().map(|it| (format!("restartRequests[{}]", word(&it["id"])), request(it))));
             }
@@ -102,6 +108,18 @@ fn request(it: &Value) -> String {
     let restart = it.get("restart").map(|restart| format!(", restart {restart}")).unwrap_or_default();
     let uncounted = if it["uncounted"] == true { ", uncounted" } else { "" };
     format!("{outcome} at {time}{restart}{uncounted}")
+}
+
+fn strike(it: &Value) -> String {
+    let [node, job, index, reason, time] = ["node", "job", "index", "reason", "time"].map(|key| word(&it[key]));
+    format!("{node}: {job} index {index}, {reason} at {time}")
+}
+
+fn avoided(it: &Value) -> String {
+    let [since, until, failures, reason] = ["since", "until", "failures", "reason"].map(|key| word(&it[key]));
+    let more = ["moving", "relaxed", "domain", "topologyKey"];
+    let more = more.iter().filter_map(|key| Some(format!(", {key} {}", word(it.get(*key)?))));
+    format!("{since} to {until}, {failures} {reason}{}", more.collect::<String>())
 }
 
 /// The members of the synced epoch.

@@ -34,6 +34,8 @@ pub(super) struct Counts {
     /// Those whose worker was not observed to start, by the epoch that their Pod reports.
     pub(super) waits: BTreeMap<i32, BTreeSet<i32>>,
     pub(super) stuck: BTreeSet<i32>,
+    /// Those whose Pod finds no node, because it keeps away from some.
+    pub(super) unplaced: BTreeSet<i32>,
     /// Those with failed Pods that may delay a successor.
     pub(super) held: BTreeSet<i32>,
     /// Losses count wherever they are: their index is completed.
@@ -84,6 +86,7 @@ impl Counts {
             (&mut self.lost, share.lost),
             (&mut self.done, share.done),
             (&mut self.stuck, share.stuck),
+            (&mut self.unplaced, share.unplaced),
             (&mut self.held, share.held.0 > 0),
             (&mut self.blocked, share.blocked != (0, 0, 0)),
         ] {

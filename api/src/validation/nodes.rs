@@ -1,0 +1,137 @@
+//! The annotations about bad, cordoned and lost nodes.
+
+use super::subject::Subject;
+use super::warnings::Warnings;
+use crate::field::{Errors, Path};
+use crate::labels::{AVOID_NODES, LEAVE_CORDONED, MOVE_AFTER_FAILURES, NODE_LOST_AFTER};
+use crate::nodes::{AvoidNodes, LeaveCordoned};
+use crate::{JobSet, RestartStrategy};
+
+/// An annotation, whether its value can be read, and what the value must be.
+type NodeAnnotation = (&'static str, fn(&JobSet, &str) -> bool, &'static str);
+
+const ANNOTATIONS: [NodeAnnotation; 4] = [
+    (
+        MOVE_AFTER_FAILURES,
+        |jobset, _| jobset.move_after_failures().is_some(),
+        "must be a whole number from 1 to 16, such as 2: after so many failures on one node, the next Pod goes elsewhere. Remove the \
+         annotation to leave Pods on their nodes",
+    ),
+    (AVOID_NODES, |_, text| AvoidNodes::parse(text).is_some(), "must be Preferred or Required"),
+    (LEAVE_CORDONED, |_, text| LeaveCordoned::parse(text).is_some(), "must be Never, AtNextRestart or Now"),
+    (
+        NODE_LOST_AFTER,
+        |jobset, _| jobset.node_lost_after().is_some(),
+        "must be a duration of at least 10s, such as 60s or 5m: the Pods of a node that is unreachable for so long are given up. \
+         Remove the annotation to leave them alone",
+    ),
+];
+
+/// Rejects values that mean nothing.
+pub(super) fn check(subject: &Subject<'_>, _spec: &Path<'_>, errors: &mut Errors) {
+    for (key, is_valid, must) in ANNOTATIONS {
+        if let Some(malformed) = subject.jobset.annotation(key).filter(|text| !is_valid(subject.jobset, text)) {
+            errors.invalid(&Path::annotation(key), malformed, must);
+        }
+    }
+}
+
+/// Warns of annotations without effect, and of the risk of two writers.
+pub(super) fn warn(subject: &Subject<'_>, warnings: &mut Warnings) {
+    let jobset = subject.jobset;
+    let strategy = subject.spec.restart_strategy();
+    if strategy != RestartStrategy::InPlaceRestart {
+        for (key, ..) in ANNOTATIONS.into_iter().filter(|(key, ..)| jobset.annotation(key).is_some()) {
+            let text = format_args!("has no effect with restartStrategy {strategy:?}: it is for InPlaceRestart");
+            warnings.push(&Path::annotation(key), text);
+        }
+        return;
+    }
+    if jobset.annotation(AVOID_NODES).is_some() && jobset.annotation(MOVE_AFTER_FAILURES).is_none() {
+        let text = format_args!("has no effect without the annotation {MOVE_AFTER_FAILURES}: no node is avoided");
+        warnings.push(&Path::annotation(AVOID_NODES), text);
+    }
+    if jobset.node_lost_after().is_some() {
+        let text = format_args!(
+            "gives up Pods that may still run on a node that nobody reaches: two workers of one index may write one checkpoint. Let \
+             workers write to places that JOBSET_EPOCH names, or fence the node"
+        );
+        warnings.push(&Path::annotation(NODE_LOST_AFTER), text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::super::testing::{admission_errors, assert_one, in_place, jobset, read};
+    use super::super::{cannot_run, warnings};
+    use super::*;
+
+    #[rstest]
+    #[case::one(MOVE_AFTER_FAILURES, "1", true)]
+    #[case::most(MOVE_AFTER_FAILURES, "16", true)]
+    #[case::none(MOVE_AFTER_FAILURES, "0", false)]
+    #[case::too_many(MOVE_AFTER_FAILURES, "17", false)]
+    #[case::negative(MOVE_AFTER_FAILURES, "-1", false)]
+    #[case::fraction(MOVE_AFTER_FAILURES, "1.5", false)]
+    #[case::word(MOVE_AFTER_FAILURES, "twice", false)]
+    #[case::huge(MOVE_AFTER_FAILURES, "99999999999999999999", false)]
+    #[case::preferred(AVOID_NODES, "Preferred", true)]
+    #[case::required(AVOID_NODES, "Required", true)]
+    #[case::other_case(AVOID_NODES, "required", false)]
+    #[case::empty(AVOID_NODES, "", false)]
+    #[case::never(LEAVE_CORDONED, "Never", true)]
+    #[case::next_restart(LEAVE_CORDONED, "AtNextRestart", true)]
+    #[case::now(LEAVE_CORDONED, "Now", true)]
+    #[case::truth(LEAVE_CORDONED, "true", false)]
+    #[case::ten_seconds(NODE_LOST_AFTER, "10s", true)]
+    #[case::minutes(NODE_LOST_AFTER, "5m", true)]
+    #[case::too_short(NODE_LOST_AFTER, "9s", false)]
+    #[case::no_unit(NODE_LOST_AFTER, "60", false)]
+    #[case::negative_time(NODE_LOST_AFTER, "-60s", false)]
+    fn value_that_means_nothing_is_rejected(#[case] key: &str, #[case] value: &str, #[case] accepted: bool) {
+        let object = in_place(&[("/metadata/annotations", json!({ key: value, MOVE_AFTER_FAILURES: "2" }))]);
+        let object = if key == MOVE_AFTER_FAILURES {
+            in_place(&[("/metadata/annotations", json!({ key: value }))])
+        } else {
+            object
+        };
+        if accepted {
+            assert_eq!(admission_errors(&object), Vec::<String>::new());
+        } else {
+            assert_one(
+                &admission_errors(&object),
+                &format!("metadata.annotations[{key}]: Invalid value: {value:?}: must be"),
+            );
+        }
+        assert!(cannot_run(&read(&object)).is_empty(), "a stored JobSet runs");
+    }
+
+    #[rstest]
+    #[case(MOVE_AFTER_FAILURES, "2")]
+    #[case(LEAVE_CORDONED, "Now")]
+    #[case(NODE_LOST_AFTER, "60s")]
+    fn annotation_without_in_place_restart_gets_warning(#[case] key: &str, #[case] value: &str) {
+        let object = jobset(&[("/metadata/annotations", json!({ key: value }))]);
+        let expected = format!(
+            "metadata.annotations[{key}]: has no effect with restartStrategy Recreate: it is for InPlaceRestart"
+        );
+        assert_one(&warnings(&read(&object)), &expected);
+    }
+
+    #[test]
+    fn avoid_nodes_alone_gets_warning() {
+        let object = in_place(&[("/metadata/annotations", json!({ AVOID_NODES: "Required" }))]);
+        let expected =
+            format!("metadata.annotations[{AVOID_NODES}]: has no effect without the annotation {MOVE_AFTER_FAILURES}");
+        assert_one(&warnings(&read(&object)), &expected);
+    }
+
+    #[test]
+    fn lost_nodes_get_warning_of_two_writers() {
+        let object = in_place(&[("/metadata/annotations", json!({ NODE_LOST_AFTER: "60s" }))]);
+        assert_one(&warnings(&read(&object)), &format!("metadata.annotations[{NODE_LOST_AFTER}]: gives up Pods"));
+    }
+}

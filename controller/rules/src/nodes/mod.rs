@@ -1,0 +1,222 @@
+//! Bad nodes: failures are blamed on them, and who asks for it leaves them.
+//!
+//! The status write that begins a restart has the strike, too, so each incident strikes once. With the annotation
+//! [`MOVE_AFTER_FAILURES`](labels::MOVE_AFTER_FAILURES), the same write names the Pods that leave the node ([`moves`]).
+
+pub(crate) mod blame;
+pub(crate) mod moves;
+mod pinned;
+pub(crate) mod relax;
+pub(crate) mod take_back;
+pub(crate) mod verdict;
+
+use jobset_api::nodes::KEPT;
+use jobset_api::{AvoidedNode, LaterFields, NodeStrike, event, labels};
+use jobset_store::pods::{Blocked, JobPods};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+
+use crate::backoff;
+use crate::cause::Blame;
+use crate::reconciliation::Reconciliation;
+use crate::types::{Fact, Trigger};
+use verdict::{COOL_DOWN, StrikeVerdict};
+
+/// A node that has reached the limit.
+#[derive(Clone, Copy)]
+struct AvoidableNode {
+    failures: usize,
+    limit: usize,
+    /// Whether its Pods leave it now.
+    moves: bool,
+}
+
+/// After how many failures on one node the group leaves it. `None`: its Pods stay.
+fn limit(reconciliation: &Reconciliation<'_>) -> Option<usize> {
+    let annotated = reconciliation.observed.jobset.move_after_failures();
+    let limit = annotated.or(reconciliation.settings.move_after_failures).filter(|_| reconciliation.in_place())?;
+    usize::try_from(limit).ok()
+}
+
+/// Whether Pods may be moved, so that new ones keep away from nodes.
+pub(super) fn may_move(reconciliation: &Reconciliation<'_>) -> bool {
+    limit(reconciliation).is_some()
+}
+
+/// Ends what is over: strikes of the day before, and nodes that were avoided for long enough or need not be any longer.
+pub(super) fn expire(reconciliation: &mut Reconciliation<'_>) {
+    let now = reconciliation.now.0;
+    verdict::drop_old(&mut reconciliation.status.node_strikes, now);
+    let is_off = limit(reconciliation).is_none();
+    // The clock of the leader that wrote an entry may have been ahead.
+    let latest = now.checked_add(COOL_DOWN).unwrap_or(Timestamp::MAX);
+    for avoided in &mut reconciliation.status.avoided_nodes {
+        avoided.until = avoided.until.clone().min(Time(latest));
+    }
+    let is_failed = |it: &AvoidedNode| it.reason == AvoidedNode::FAILURES;
+    let is_over = |it: &AvoidedNode| it.until.0 <= now || is_off && is_failed(it);
+    let (over, kept): (Vec<_>, Vec<_>) =
+        std::mem::take(&mut reconciliation.status.avoided_nodes).into_iter().partition(is_over);
+    if let Some(next) = kept.iter().map(|it| it.until.0).min() {
+        reconciliation.requeue_at(next);
+    }
+    reconciliation.status.avoided_nodes = kept;
+    for avoided in over {
+        let why = if avoided.until.0 <= now { "its time is over" } else { "the JobSet does not ask for it any longer" };
+        cleared(reconciliation, &avoided.node, why);
+    }
+}
+
+/// An incident strikes the node that it is blamed on. Called for each incident once, by the write that begins its restart.
+pub(super) fn strike(reconciliation: &mut Reconciliation<'_>, blame: Option<&Blame>, trigger: Trigger) {
+    if let Some(blame) = blame {
+        judge(reconciliation, blame, trigger, true);
+    }
+}
+
+/// Strikes, and draws the consequences. Only a restart `moves` Pods.
+fn judge(reconciliation: &mut Reconciliation<'_>, blame: &Blame, trigger: Trigger, moves: bool) {
+    add(reconciliation, blame, trigger);
+    let Some(limit) = limit(reconciliation) else { return };
+    match verdict::judge(&reconciliation.status.node_strikes, limit) {
+        StrikeVerdict::Open => {}
+        StrikeVerdict::NodeAtFault(failures) => {
+            avoid(reconciliation, blame, trigger, AvoidableNode { failures, limit, moves });
+        }
+        StrikeVerdict::IndexAtFault(nodes) => clear_for_index(reconciliation, blame, &nodes),
+    }
+}
+
+/// Nodes that refuse Pods whose worker never ran: no restart begins, and nobody moves. Each such Pod strikes once, told by its creation.
+pub(super) fn strike_refusals(reconciliation: &mut Reconciliation<'_>) {
+    let blocked = reconciliation.running_pods().flat_map(JobPods::blocked).filter(|it| it.refusals > 0);
+    let refused: Vec<&Blocked> = blocked.filter(|it| it.failure.refused).collect();
+    for blocked in refused {
+        let Some((_, pod)) = reconciliation.observed.pods().named(&blocked.pod) else { continue };
+        let Some((current, index)) = moves::slot_of(reconciliation, &blocked.pod) else { continue };
+        let (job, Some(node)) = (current.name.to_owned(), blocked.node.clone()) else { continue };
+        let blame = Blame { pod: blocked.pod.clone(), job, index, node, at: Some(pod.created) };
+        let is_known = |it: &NodeStrike| {
+            (&*it.node, &it.job, it.index, it.time.0) == (&*blame.node, &blame.job, index, pod.created)
+        };
+        if !reconciliation.status.node_strikes.iter().any(is_known) {
+            judge(reconciliation, &blame, Trigger::Refused, false);
+        }
+    }
+}
+
+fn add(reconciliation: &mut Reconciliation<'_>, blame: &Blame, trigger: Trigger) {
+    let now = reconciliation.now.0;
+    let strikes = &mut reconciliation.status.node_strikes;
+    strikes.push(NodeStrike {
+        node: blame.node.to_string(),
+        time: backoff::micro_time(blame.at.unwrap_or(now).min(now)),
+        job: blame.job.clone(),
+        index: blame.index,
+        reason: trigger.word().to_owned(),
+        later: LaterFields::new(),
+    });
+    let surplus = strikes.len().saturating_sub(KEPT);
+    strikes.drain(..surplus);
+    reconciliation.facts.push(Fact::NodeStruck);
+}
+
+/// Avoids a node from now on.
+fn avoid(reconciliation: &mut Reconciliation<'_>, blame: &Blame, trigger: Trigger, bad: AvoidableNode) {
+    let AvoidableNode { failures, limit, moves } = bad;
+    let node = blame.node.to_string();
+    if let Some(place) = reconciliation.status.avoided_nodes.iter().position(|it| it.node == node) {
+        if moves {
+            leave_again(reconciliation, blame, place);
+        }
+        return;
+    }
+    let number = i32::try_from(failures).unwrap_or(i32::MAX);
+    if let Some(why) = pinned::why(reconciliation, blame) {
+        // Said once: the next strike is one more than the limit.
+        if failures == limit {
+            let message = format!("{} on node {node}, and Pod {} stays on it: {why}", blamed(failures), blame.pod);
+            reconciliation.warn(event::NODE_NOT_LEFT, message);
+        }
+        return;
+    }
+    let now = reconciliation.now.0;
+    let until = Time(now.checked_add(COOL_DOWN).unwrap_or(Timestamp::MAX));
+    let mut avoided = AvoidedNode {
+        node,
+        since: Time(now),
+        until: until.clone(),
+        failures: number,
+        reason: AvoidedNode::FAILURES.to_owned(),
+        domain: String::new(),
+        topology_key: String::new(),
+        relaxed: false,
+        moving: Vec::new(),
+        later: LaterFields::new(),
+    };
+    let moved = if moves { moves::begin(reconciliation, blame, &mut avoided) } else { String::new() };
+    let message = format!(
+        "node {} is avoided until {:.0}: {} on it, the last of Pod {} ({}){moved}",
+        avoided.node,
+        until.0,
+        blamed(failures),
+        blame.pod,
+        trigger.word(),
+    );
+    reconciliation.warn(event::NODE_AVOIDED, message);
+    reconciliation.status.avoided_nodes.push(avoided);
+    make_room(reconciliation);
+}
+
+/// A strike on a node that is avoided. Who was there before that leaves it now: a refusal had moved nobody. Who has come back stays, as no
+/// other node was free.
+fn leave_again(reconciliation: &mut Reconciliation<'_>, blame: &Blame, place: usize) {
+    let mut avoided = reconciliation.status.avoided_nodes.remove(place);
+    let blamed = reconciliation.observed.pods().named(&blame.pod);
+    let leaves = |pod| moves::was_there_before(pod, &avoided) && pinned::why(reconciliation, blame).is_none();
+    if blamed.is_some_and(|(_, pod)| leaves(pod)) {
+        let moved = moves::begin(reconciliation, blame, &mut avoided);
+        let message = format!("node {} is avoided, and has failed Pod {} again{moved}", avoided.node, blame.pod);
+        reconciliation.warn(event::NODE_AVOIDED, message);
+    }
+    reconciliation.status.avoided_nodes.insert(place, avoided);
+}
+
+/// `2 failures of the last 24 h are blamed`.
+fn blamed(failures: usize) -> String {
+    match failures {
+        1 => "1 failure of the last 24 h is blamed".to_owned(),
+        failures => format!("{failures} failures of the last 24 h are blamed"),
+    }
+}
+
+/// The oldest entries go, so that a group keeps most of its nodes.
+fn make_room(reconciliation: &mut Reconciliation<'_>) {
+    let most = verdict::most_avoided(reconciliation.observed.pods().count_nodes());
+    let surplus = reconciliation.status.avoided_nodes.len().saturating_sub(most);
+    let mut entries = std::mem::take(&mut reconciliation.status.avoided_nodes);
+    entries.sort_by_key(|it| it.since.0);
+    reconciliation.status.avoided_nodes = entries.split_off(surplus);
+    for avoided in entries {
+        let why = format!("of the nodes of this JobSet, at most {most} are avoided at a time");
+        cleared(reconciliation, &avoided.node, &why);
+    }
+}
+
+fn clear_for_index(reconciliation: &mut Reconciliation<'_>, blame: &Blame, nodes: &[String]) {
+    let all = std::mem::take(&mut reconciliation.status.avoided_nodes);
+    let is_cleared = |it: &AvoidedNode| it.reason == AvoidedNode::FAILURES && nodes.contains(&it.node);
+    let (over, kept): (Vec<_>, Vec<_>) = all.into_iter().partition(is_cleared);
+    reconciliation.status.avoided_nodes = kept;
+    for avoided in over {
+        let Blame { job, index, node, .. } = blame;
+        let why =
+            format!("index {index} of Job {job} has failed on node {node} as well: the fault is not that of the node");
+        cleared(reconciliation, &avoided.node, &why);
+    }
+}
+
+fn cleared(reconciliation: &mut Reconciliation<'_>, node: &str, why: &str) {
+    let annotation = labels::MOVE_AFTER_FAILURES;
+    reconciliation.note(event::NODE_CLEARED, format!("node {node} is no longer avoided: {why} ({annotation})"));
+}
