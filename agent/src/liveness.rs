@@ -54,7 +54,7 @@ impl Liveness {
         if group.is_some() || !repeats {
             self.note(time, is_answer && group.is_some(), now);
         }
-        let GroupState { uid, synced, deprecated, failed, bypass, pods } = group?;
+        let GroupState { uid, synced, deprecated, failed, bypass, pods, pause: _ } = group?;
         let state = JobSetState { uid, synced, deprecated, failed, bypass };
         Some(ChannelInput::Statement { is_answer, state, pods })
     }

@@ -126,7 +126,7 @@ impl Transport {
         tracing::info!(epoch, %namespace, %pod, %jobset, "reporting the epoch");
         self.exit = exit;
         let exit = self.exit.as_ref().and_then(|exit| exit.annotation.admitted()).map(str::to_owned);
-        let report = Report { epoch, exit, started: Some(self.start.value().to_owned()) };
+        let report = Report { epoch, exit, started: Some(self.start.value().to_owned()), progress: None };
         self.prepare_hello(|present| present.report = Some(report.clone()));
         self.on(ChannelInput::Report(report))
     }

@@ -21,7 +21,7 @@ fn broadcast(synced: i32, deprecated: i32) -> ChannelInput {
 }
 
 fn report(epoch: i32) -> Report {
-    Report { epoch, exit: None, started: None }
+    Report { epoch, exit: None, started: None, progress: None }
 }
 
 fn reports(epoch: i32) -> ChannelInput {

@@ -369,7 +369,7 @@ impl Desk {
 
 impl Agent {
     fn report(&self, report: Report) -> DeskOutput {
-        let Report { epoch, exit, started } = report;
+        let Report { epoch, exit, started, progress: _ } = report;
         let exit = exit.filter(|text| text.len() <= EXIT_BYTES);
         let started = started.as_deref().and_then(parse_start);
         let report =

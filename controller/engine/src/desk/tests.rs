@@ -28,7 +28,8 @@ fn snapshot(version: u64, synced: i32) -> GroupSnapshot {
 }
 
 fn of_uid(uid: &str, version: u64, synced: i32) -> GroupSnapshot {
-    let state = GroupState { uid: uid.to_owned(), synced, deprecated: 0, failed: false, bypass: false, pods: 2 };
+    let state =
+        GroupState { uid: uid.to_owned(), synced, deprecated: 0, failed: false, bypass: false, pods: 2, pause: None };
     GroupSnapshot { state, version }
 }
 
@@ -330,7 +331,8 @@ fn agent_is_gone_with_the_last_connection_of_its_pod() {
 fn reports_name_the_pod_of_the_token() {
     let mut test = TestDesk::new();
     let started = "2026-01-01T00:00:00.2Z";
-    let report = |epoch| Report { epoch, exit: Some("{}".to_owned()), started: Some(started.to_owned()) };
+    let report =
+        |epoch| Report { epoch, exit: Some("{}".to_owned()), started: Some(started.to_owned()), progress: None };
     let mut first = hello(1);
     if let AgentEventKind::Hello { report: of_hello, .. } = &mut first.event {
         *of_hello = Some(report(1));
