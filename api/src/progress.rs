@@ -177,7 +177,7 @@ mod tests {
     #[rstest]
     #[case::auto("auto", Some(StallAfter::Auto))]
     #[case::seconds("90s", Some(StallAfter::After(Duration::from_secs(90))))]
-    #[case::minutes("20m", Some(StallAfter::After(Duration::from_secs(1200))))]
+    #[case::minutes("20m", Some(StallAfter::After(Duration::from_mins(20))))]
     #[case::shortest("5s", Some(StallAfter::After(LEAST)))]
     #[case::too_short("4s", None)]
     #[case::negative("-90s", None)]

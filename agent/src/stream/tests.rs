@@ -59,7 +59,7 @@ impl TestRelay {
         let (present, received) = watch::channel(Present::default());
         let (sender, inputs) = mpsc::channel(16);
         let jobset = JobSetName { name: "train".to_owned(), uid: "u".to_owned() };
-        tokio::spawn(run(self.relay(), jobset, received, sender, self.progress.clone()));
+        tokio::spawn(run(self.relay(), jobset, received, sender, self.progress.clone(), Arc::default()));
         (present, inputs)
     }
 
