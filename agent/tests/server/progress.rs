@@ -54,7 +54,7 @@ async fn worker_that_goes_on_takes_its_stall_back() -> Result<()> {
 }
 
 #[tokio::test]
-async fn steps_of_healthy_worker_cost_one_request_and_come_with_its_end() -> Result<()> {
+async fn healthy_steps_cost_one_request_and_come_with_end() -> Result<()> {
     let plane = plane().await?;
     let space = TestNamespace::of(&plane, "healthy-worker", "InPlaceRestart").await?;
     let _agent = space.supervise(&format!("{STEPS} exit 3"), &[FILE, AFTER])?;
