@@ -73,7 +73,7 @@ const STEPS: Told = ("+", 1, 100);
 #[case::in_phase_with_limit(after(90), &[STEPS, ("step=+ phase=compile limit=3600", 1, 1)], Some(3600))]
 #[case::in_first_phase(after(90), &[("phase=init", 1, 1)], Some(1800))]
 #[case::in_first_phase_with_limit(after(90), &[("phase=init limit=60", 1, 1)], Some(60))]
-#[case::after_phase(after(90), &[STEPS, ("+ phase=eval", 200, 2), STEPS], Some(90))]
+#[case::after_phase(after(90), &[STEPS, ("+ phase=eval", 1, 1), ("+ phase=eval", 200, 2), STEPS], Some(90))]
 #[case::touched_in_phase(after(90), &[STEPS, ("+ phase=eval", 1, 1), ("", 1, 5)], Some(1800))]
 #[case::never_told(after(90), &[], None)]
 #[case::nobody_asked(StallAfter::Never, &[STEPS], None)]
