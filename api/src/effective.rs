@@ -109,10 +109,10 @@ impl JobSet {
         self.annotated_duration(labels::REPLACE_STUCK_PODS_AFTER).filter(|after| after.as_secs() >= 60)
     }
 
-    /// After how many failures that are blamed on one node a restart moves the Pod away ([`labels::MOVE_AFTER_FAILURES`]). `None` if
-    /// the annotation is absent or is no such number.
+    /// After how many failures that are blamed on one node a restart moves the Pod away ([`labels::MOVE_AFTER_FAILURES`]). 0: never.
+    /// `None` if the annotation is absent or is no such number.
     pub fn move_after_failures(&self) -> Option<u32> {
-        self.annotation(labels::MOVE_AFTER_FAILURES)?.parse().ok().filter(|number| (1..=MOST_FAILURES).contains(number))
+        self.annotation(labels::MOVE_AFTER_FAILURES)?.parse().ok().filter(|number| *number <= MOST_FAILURES)
     }
 
     /// How new Pods keep away from avoided nodes ([`labels::AVOID_NODES`]).

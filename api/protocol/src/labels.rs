@@ -83,7 +83,8 @@ pub const SETTLE_NAMES: &str = "jobset.sigs.k8s.io/settle-names";
 pub const REPLACE_STUCK_PODS_AFTER: &str = "jobset.sigs.k8s.io/replace-stuck-pods-after";
 
 /// Annotation of a JobSet that restarts in place: how many failures that are blamed on one node make its next restart move the Pod
-/// away, a number of at least 1. Absent: Pods stay on their nodes.
+/// away, a number. 0: Pods stay on their nodes. Absent: as the flag `--move-after-failures` of the controller says; without it, they
+/// stay.
 pub const MOVE_AFTER_FAILURES: &str = "jobset.sigs.k8s.io/move-after-failures";
 
 /// Annotation of a JobSet with [`MOVE_AFTER_FAILURES`]: how its new Pods keep away from avoided nodes, a value of `AvoidNodes` of
@@ -115,7 +116,7 @@ pub const ON_STALL: &str = "jobset.sigs.k8s.io/on-stall";
 /// number of at least 1. Absent: only `maxRestarts` counts.
 pub const MAX_RESTARTS_WITHOUT_PROGRESS: &str = "jobset.sigs.k8s.io/max-restarts-without-progress";
 
-/// Label of Pods, `true`: their JobSet has [`MOVE_AFTER_FAILURES`]. The Pod webhook sees no other Pods for their nodes' sake.
+/// Label of Pods, `true`: they move by [`MOVE_AFTER_FAILURES`]. The Pod webhook sees no other Pods for their nodes' sake.
 pub const AVOIDS_NODES: &str = "jobset.sigs.k8s.io/avoids-nodes";
 
 /// Annotation of a JobSet: a request to restart it, as JSON (`RestartRequest` of jobset-api). The controller carries each request

@@ -14,8 +14,8 @@ const ANNOTATIONS: [NodeAnnotation; 4] = [
     (
         MOVE_AFTER_FAILURES,
         |jobset, _| jobset.move_after_failures().is_some(),
-        "must be a whole number from 1 to 16, such as 2: after so many failures on one node, the next Pod goes elsewhere. Remove the \
-         annotation to leave Pods on their nodes",
+        "must be a whole number from 0 to 16, such as 2: after so many failures on one node, the next Pod goes elsewhere. 0 leaves Pods \
+         on their nodes",
     ),
     (AVOID_NODES, |_, text| AvoidNodes::parse(text).is_some(), "must be Preferred or Required"),
     (LEAVE_CORDONED, |_, text| LeaveCordoned::parse(text).is_some(), "must be Never, AtNextRestart or Now"),
@@ -72,7 +72,7 @@ mod tests {
     #[rstest]
     #[case::one(MOVE_AFTER_FAILURES, "1", true)]
     #[case::most(MOVE_AFTER_FAILURES, "16", true)]
-    #[case::none(MOVE_AFTER_FAILURES, "0", false)]
+    #[case::never(MOVE_AFTER_FAILURES, "0", true)]
     #[case::too_many(MOVE_AFTER_FAILURES, "17", false)]
     #[case::negative(MOVE_AFTER_FAILURES, "-1", false)]
     #[case::fraction(MOVE_AFTER_FAILURES, "1.5", false)]
@@ -82,7 +82,7 @@ mod tests {
     #[case::required(AVOID_NODES, "Required", true)]
     #[case::other_case(AVOID_NODES, "required", false)]
     #[case::empty(AVOID_NODES, "", false)]
-    #[case::never(LEAVE_CORDONED, "Never", true)]
+    #[case::never_leave(LEAVE_CORDONED, "Never", true)]
     #[case::next_restart(LEAVE_CORDONED, "AtNextRestart", true)]
     #[case::now(LEAVE_CORDONED, "Now", true)]
     #[case::truth(LEAVE_CORDONED, "true", false)]

@@ -28,7 +28,8 @@ pub(super) fn give_up_pods(reconciliation: &mut Reconciliation<'_>) -> ControlFl
     let limit = SignedDuration::try_from(after).unwrap_or(SignedDuration::MAX);
     let mut lost = Vec::new();
     for it in reconciliation.observed.unreachable() {
-        let Ok(due) = it.since.checked_add(limit) else { continue };
+        // A Pod that has come later gets as long: it has come in spite of the taint, and so would its successor.
+        let Ok(due) = it.since.max(it.pod.created).checked_add(limit) else { continue };
         if stays(it.pod) && reconciliation.is_due(due) {
             lost.push(it);
         }

@@ -67,7 +67,7 @@ async fn chart_with_cert_manager_replaces_certificates_without_refusals() -> Res
             certificates.are_renewed(renewed, &before).await?;
             certificates.are_served().await
         };
-        step(what, reviewed_throughout(&cluster, change)).await?;
+        step(what, Box::pin(reviewed_throughout(&cluster, change))).await?;
     }
     certificates.are_of_own_issuer().await?;
     step("restarts after it", restart(&mut groups, &cluster)).await?;
@@ -80,7 +80,7 @@ async fn chart_with_cert_manager_replaces_certificates_without_refusals() -> Res
         certificates.are_renewed(&[OF_WEBHOOK], &before).await?;
         certificates.are_served().await
     };
-    step("change of the issuer", reviewed_throughout(&cluster, change)).await?;
+    step("change of the issuer", Box::pin(reviewed_throughout(&cluster, change))).await?;
     cluster.stop().await
 }
 
@@ -102,7 +102,7 @@ async fn stolen_ca_of_cert_manager_is_trusted_no_more() -> Result<()> {
         install::ready(&cluster, install::NAMESPACE).await?;
         certificates.are_served().await
     };
-    step("replacement of the key", reviewed_throughout(&cluster, change)).await?;
+    step("replacement of the key", Box::pin(reviewed_throughout(&cluster, change))).await?;
     certificates.have_other_keys(&before).await?;
     certificates.are_of_own_issuer().await?;
     certificates.were_there_at_the_start().await?;

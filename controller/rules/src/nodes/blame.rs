@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use jobset_api::NodeStrike;
-use jobset_store::pods::{FailedWorker, PodFailure, PodView};
+use jobset_store::pods::{FailedWorker, PodFailure, PodPhase, PodView};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::moves;
@@ -82,11 +82,12 @@ impl<'a> WorkerEnd<'a> {
     }
 }
 
-/// On whom these ends are blamed, the first of which is taken for the first.
+/// On whom these ends are blamed, the first of which is taken for the first. A peer on a node that nobody reaches may have ended before.
 pub(crate) fn of(reconciliation: &Reconciliation<'_>, ends: &[WorkerEnd<'_>]) -> Option<Blame> {
     let (first, others) = ends.split_first()?;
     let is_sure = |other: &WorkerEnd<'_>| other.node.is_some() && other.node == first.node || first.is_before(other);
-    if !first.is_fault || !others.iter().all(is_sure) {
+    let any_is_lost = || reconciliation.observed.unreachable().iter().any(|it| it.pod.phase == PodPhase::Open);
+    if !first.is_fault || !others.iter().all(is_sure) || any_is_lost() {
         return None;
     }
     blame(reconciliation, first)

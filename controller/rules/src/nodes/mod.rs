@@ -35,7 +35,7 @@ struct AvoidableNode {
 fn limit(reconciliation: &Reconciliation<'_>) -> Option<usize> {
     let annotated = reconciliation.observed.jobset.move_after_failures();
     let limit = annotated.or(reconciliation.settings.move_after_failures).filter(|_| reconciliation.in_place())?;
-    usize::try_from(limit).ok()
+    usize::try_from(limit).ok().filter(|limit| *limit > 0)
 }
 
 /// Whether Pods may be moved, so that new ones keep away from nodes.

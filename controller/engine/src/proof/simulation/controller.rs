@@ -182,6 +182,7 @@ impl SimulatedCluster {
         if let Some(confirmed) = &confirmed {
             self.controller.note_lifts(confirmed);
         }
+        actions.iter().try_for_each(|action| self.check_planned(action))?;
         let (mut objection, mut leaving) = (None, BTreeSet::new());
         if let Some(status) = &mut status {
             dialect::decode(status);

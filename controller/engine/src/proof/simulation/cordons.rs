@@ -14,7 +14,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::cluster::{SimulatedCluster, pick};
 use super::jobs::finished;
-use super::machine::has_ended;
+use super::machine::{SimulatedMachine, has_ended};
 use super::scenario::Scenario;
 use crate::proof::{CheckResult, Property, ensure};
 
@@ -121,18 +121,31 @@ impl SimulatedCluster {
         }
     }
 
-    /// A dead node restarts: what is left of its Pods starts again.
     fn come_back(&mut self) {
-        let Some(node) = pick(&mut self.cordons.rng, self.cordons.unreachable.keys()) else { return };
-        self.trace(|| format!("{node} comes back"));
-        self.cordons.unreachable.remove(&node);
-        let (now, fatal) = (self.now(), self.scenario.has_fatal_code);
-        for machine in self.machines.values_mut().filter(|machine| machine.lost && machine.node == node) {
-            machine.lost = false;
-            machine.lose_sandbox(&now, fatal);
+        if let Some(node) = pick(&mut self.cordons.rng, self.cordons.unreachable.keys()) {
+            self.restart_dead_node(&node);
         }
-        self.set_ready(&node, true);
-        self.show_node(&node);
+    }
+
+    /// A dead node restarts, if it is one: what is left of its Pods starts again. No new Pod gets there before.
+    pub(super) fn restart_dead_node(&mut self, node: &str) {
+        if self.cordons.unreachable.remove(node).is_none() {
+            return;
+        }
+        self.trace(|| format!("{node} comes back"));
+        let (now, fatal) = (self.now(), self.scenario.has_fatal_code);
+        let is_back = |machine: &SimulatedMachine| machine.lost && machine.node == node;
+        let back: Vec<String> =
+            self.machines.iter().filter(|(_, it)| is_back(it)).map(|(uid, _)| uid.clone()).collect();
+        for uid in back {
+            self.note_fault(&uid);
+            if let Some(machine) = self.machines.get_mut(&uid) {
+                machine.lost = false;
+                machine.lose_sandbox(&now, fatal);
+            }
+        }
+        self.set_ready(node, true);
+        self.show_node(node);
     }
 
     /// What the controller does to a Pod of a lost node: it is failed, and deleted without grace.

@@ -128,6 +128,7 @@ impl SimulatedCluster {
             let drawn = self.rng.u8(..3);
             let Placement { node, finds_none } = self.place(&job, drawn);
             let node = self.beside_cordons(node);
+            self.restart_dead_node(&node);
             self.set_ready(&node, true);
             let pod = self.api.create_pod(&job, index, &node, &now);
             self.trace(|| format!("{pod} is created on {node}"));
