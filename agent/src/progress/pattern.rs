@@ -107,7 +107,9 @@ mod tests {
     fn step_is_read_from_output(#[case] parts: &[&str], #[case] expected: Option<i64>) {
         let steps = MatchedSteps::default();
         let mut reader = StepReader::new(StepPattern::parse("step ([0-9]+)").unwrap(), steps.clone());
-        parts.iter().for_each(|part| reader.read(part.as_bytes()));
+        for part in parts {
+            reader.read(part.as_bytes());
+        }
         assert_eq!(steps.take().and_then(|line| line.step), expected);
         assert_eq!(steps.take(), None);
     }

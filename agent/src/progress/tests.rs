@@ -88,7 +88,9 @@ const STEPS: Told = ("+", 1, 100);
 #[case::absurd_step(after(90), &[STEPS, ("99999999999999999999", 80, 50)], Some(90))]
 fn stall_begins_as_long_after_last_word(#[case] after: StallAfter, #[case] told: &[Told], #[case] limit: Option<u64>) {
     let mut follow = Follow::new(after);
-    told.iter().for_each(|told| follow.tell(*told));
+    for told in told {
+        follow.tell(*told);
+    }
     assert_eq!(follow.stalls(), Vec::<u64>::new(), "while it tells");
     let since = follow.now;
     follow.silence(20_000);
@@ -233,7 +235,9 @@ fn first_word_and_later_steps_are_said() {
 #[case::fallen(&[("7 checkpoint=4", 1, 1), ("8 checkpoint=2", 1, 1)], Some(4))]
 fn checkpoint_is_declared_once_its_phase_is_left(#[case] told: &[Told], #[case] expected: Option<i64>) {
     let mut follow = Follow::new(after(90));
-    told.iter().for_each(|told| follow.tell(*told));
+    for told in told {
+        follow.tell(*told);
+    }
     assert_eq!(follow.state.facts().unwrap().checkpoint, expected);
 }
 

@@ -112,7 +112,7 @@ fn frames_are_bounded_in_events_and_bytes() {
     // Escaped, a text is six times as long.
     let exit = Some("\u{1}".repeat(8 << 10));
     (0..100).for_each(|epoch| {
-        hub.pass(a, AgentEventKind::Report(Report { epoch, exit: exit.clone(), started: None, progress: None }))
+        hub.pass(a, AgentEventKind::Report(Report { epoch, exit: exit.clone(), started: None, progress: None }));
     });
     let mut told = 0;
     while let Turn::Send(frame) = hub.controller_turn(controller) {
