@@ -61,6 +61,8 @@ pub const JOBS_LEFT_FAILED: &str = "JobsLeftFailed";
 pub const NO_PROGRESS: &str = "NoProgress";
 /// Reason of [`PROGRESS_STALLED`] being false: a worker makes progress, or the epoch has ended.
 pub const PROGRESS_RESUMED: &str = "ProgressResumed";
+/// Reason of [`PROGRESS_STALLED`] being false: a worker makes no progress while others do.
+pub const STRAGGLER: &str = "Straggler";
 /// Reason of [`RESTARTING`] being true: a Job failed, and no rule of the failure policy matched.
 pub const DEFAULT_FAILURE_POLICY: &str = "DefaultFailurePolicy";
 /// Prefix of the reason of [`RESTARTING`] being true. The name of the rule follows.

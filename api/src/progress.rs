@@ -65,6 +65,9 @@ impl OnStall {
 pub struct ProgressReport {
     /// Epoch of the worker that this is about.
     pub epoch: i32,
+    /// When the agent wrote it, by the clock of its node. A report over the stream and the annotation are compared by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<MicroTime>,
     /// Highest step of that worker. `None`: it has told of no step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<i64>,
@@ -192,6 +195,7 @@ mod tests {
     fn progress_report_is_read_as_written() {
         let report = ProgressReport {
             epoch: 3,
+            at: Some(MicroTime("2026-01-01T00:00:20.5Z".parse().unwrap())),
             step: Some(1200),
             checkpoint: Some(1000),
             pause_seconds: Some(600),

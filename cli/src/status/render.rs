@@ -99,13 +99,14 @@ fn trouble(node: &str, tally: &NodeTally, view: &View) -> String {
 }
 
 /// Conditions that report a failure when they are true.
-const FAILURES: [&str; 10] = [
+const FAILURES: [&str; 11] = [
     conditions::FAILED,
     conditions::INVALID,
     conditions::CHILD_REFUSED,
     conditions::BARRIER_BLOCKED,
     conditions::BARRIER_WAITING,
     conditions::WORKERS_NOT_RUNNING,
+    conditions::PROGRESS_STALLED,
     conditions::RECREATION_BLOCKED,
     conditions::RESTART_BACKOFF,
     conditions::IN_PLACE_UNSUPPORTED,

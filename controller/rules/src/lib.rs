@@ -41,6 +41,7 @@ mod restore;
 mod returns;
 mod settle;
 mod skip;
+mod stall;
 mod start;
 mod success;
 mod successors;
@@ -107,6 +108,7 @@ fn rules(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
     if reconciliation.in_place() {
         in_place_rules(reconciliation)?;
     }
+    stall::report(reconciliation)?;
     epochs::lift_for_recreated(reconciliation);
     recovery::record(reconciliation);
     barrier::report_wait(reconciliation);

@@ -340,7 +340,7 @@ fn reports_name_the_pod_of_the_token() {
     let later = |agent| AgentEvent { agent, event: AgentEventKind::Report(report(2)) };
     let outputs = test.desk.agent_events(1, vec![first, later(1), later(9)], test.now());
     let reported = outputs.into_iter().filter_map(|output| match output {
-        DeskOutput::Report { key: of, report: StreamReport { pod, pod_uid, epoch, exit, started: life } } => {
+        DeskOutput::Report { key: of, report: StreamReport { pod, pod_uid, epoch, exit, started: life, .. } } => {
             assert_eq!(life, started.parse().ok());
             assert_eq!((of.as_ref(), &*pod, &*pod_uid, exit.as_deref()), (&key(), "pod-1", "uid-1", Some("{}")));
             Some(epoch)

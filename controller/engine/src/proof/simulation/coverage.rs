@@ -9,7 +9,7 @@ const SEEDS: u64 = 6_000;
 const ENOUGH: usize = 5;
 
 /// What has to happen, as the trace says it.
-const EVENTS: [&str; 78] = [
+const EVENTS: [&str; 81] = [
     "in place, from epoch",
     "recreating all Jobs, attempt",
     "cannot come back in place",
@@ -88,6 +88,9 @@ const EVENTS: [&str; 78] = [
     ": NodeLost",
     "is given up",
     "comes back",
+    "ProgressStalled: in place",
+    "ProgressStalled: recreating",
+    "straggles in epoch",
 ];
 
 #[test]
