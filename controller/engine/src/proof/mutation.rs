@@ -121,6 +121,8 @@ pub(super) enum RuleMutation {
     LossesNotStored,
     /// What the status remembers of requests to restart does not reach the engine.
     RequestsForgotten,
+    /// The time since the last write is in no bucket of the ledger.
+    LedgerLosesTime,
 }
 
 /// What of an event reaches the engine.
@@ -248,6 +250,11 @@ pub(super) fn edit_plan(broken: Option<RuleMutation>, observed: &Observed<'_>, p
                     uid: pod.uid.clone(),
                     reason: PodDeletion::NodeLost,
                 }));
+            }
+        }
+        RuleMutation::LedgerLosesTime => {
+            if let (Some(before), Some(after)) = (before.ledger, &mut status.ledger) {
+                after.milliseconds = before.milliseconds;
             }
         }
         RuleMutation::BackoffForgotten => status.barrier_until = None,

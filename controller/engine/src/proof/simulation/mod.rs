@@ -82,6 +82,7 @@ mod hostile;
 mod jobs;
 mod kubelets;
 mod leaving;
+mod ledger;
 mod machine;
 mod moves;
 mod names;
