@@ -165,6 +165,9 @@ pub struct GroupProgress {
     /// stepAtRestart is the highest step when the last restart began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_at_restart: Option<i64>,
+    /// checkpointAtRestart is the last step that a checkpoint had declared when the last restart began: the next epoch begins there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint_at_restart: Option<i64>,
     /// Fields of a later release, which come back as they are.
     #[serde(flatten)]
     #[schemars(skip)]

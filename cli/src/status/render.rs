@@ -8,6 +8,7 @@ use super::barrier::PodBarrier;
 use super::pod::PodNode;
 use super::report::{JobNode, JobSetTree, ReplicatedJobNode};
 use super::state::JobSetState;
+use crate::goodput;
 use crate::nodes::{NodeTally, tally};
 use crate::output::{BAD, DIM, GOOD, HEAD, Report, Table, View, WAIT, age, one_line, paint, until};
 
@@ -78,6 +79,9 @@ fn head(status: &JobSetTree, view: &View) -> String {
     }
     for (node, tally) in tally(&status.node_strikes, &status.avoided_nodes, view.now) {
         table.push(vec!["Node".into(), paint(WAIT, trouble(&node, &tally, view))]);
+    }
+    if let Some(goodput) = status.ledger.as_ref().and_then(|ledger| goodput::summary(ledger, view.now)) {
+        table.push(vec!["Goodput".into(), goodput]);
     }
     if let Some(leader) = &status.leader {
         let absent = leader.absence(view.now).map(|text| paint(BAD, text));

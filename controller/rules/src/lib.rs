@@ -21,11 +21,13 @@ mod incident;
 mod invalid;
 mod job_end;
 mod late_pods;
+mod ledger;
 mod leftovers;
 mod lost_index;
 mod lost_nodes;
 mod members;
 mod namespace;
+mod no_progress;
 mod nodes;
 mod not_running;
 mod notes;
@@ -140,5 +142,6 @@ pub fn plan(observed: &Observed<'_>, settings: &Settings, now: &Time) -> Plan {
     let mut reconciliation = Reconciliation::new(observed, settings, now);
     // A rule that breaks has already written its result to the plan.
     let _ = rules(&mut reconciliation);
+    ledger::keep(&mut reconciliation);
     reconciliation.into_plan()
 }

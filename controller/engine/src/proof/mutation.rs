@@ -125,6 +125,8 @@ pub(super) enum RuleMutation {
     StallsOutliveTheirEpoch,
     /// A stall is counted again while the group restarts because of it.
     StallsCountedTwice,
+    /// The time since the last write is in no bucket of the ledger.
+    LedgerLosesTime,
 }
 
 /// What of an event reaches the engine.
@@ -262,6 +264,11 @@ pub(super) fn edit_plan(broken: Option<RuleMutation>, observed: &Observed<'_>, p
                     uid: pod.uid.clone(),
                     reason: PodDeletion::NodeLost,
                 }));
+            }
+        }
+        RuleMutation::LedgerLosesTime => {
+            if let (Some(before), Some(after)) = (before.ledger, &mut status.ledger) {
+                after.milliseconds = before.milliseconds;
             }
         }
         RuleMutation::BackoffForgotten => status.barrier_until = None,

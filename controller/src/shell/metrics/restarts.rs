@@ -1,9 +1,10 @@
 //! The metrics of restarts: what each is, when it counts, and where its series begin and end.
 
-use jobset_api::{FailurePolicyAction, JobSet};
+use jobset_api::{FailurePolicyAction, JobSet, LedgerBucket};
 use jobset_metrics::remove_series;
 use jobset_rules::Fact;
 use jobset_store::Key;
+use k8s_openapi::jiff::SignedDuration;
 use prometheus::{
     CounterVec, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, exponential_buckets,
 };
@@ -33,6 +34,7 @@ pub(super) struct Restarts {
     budget_exhausted: IntCounterVec,
     startup: Histogram,
     downtime: CounterVec,
+    spent: CounterVec,
 }
 
 fn active_jobsets(registry: &Registry) -> prometheus::Result<IntGaugeVec> {
@@ -55,6 +57,10 @@ impl Restarts {
         let downtime = Opts::new(
             "jobset_downtime_seconds_total",
             "Sum of the durations of restarts of whole groups: time in which JobSets did not run.",
+        );
+        let spent = Opts::new(
+            "jobset_ledger_seconds_total",
+            "What the time of JobSets went into: running, stalled, restarting, waiting, starting, scheduling or suspended. A time counts when the status is next written.",
         );
         Ok(Self {
             active: active_jobsets(registry)?,
@@ -151,6 +157,7 @@ impl Restarts {
                 exponential_buckets(0.25, 2.0, 15)?,
             )?,
             downtime: registered(registry, CounterVec::new(downtime, &["namespace"]))?,
+            spent: registered(registry, CounterVec::new(spent, &["namespace", "bucket"]))?,
         })
     }
 
@@ -173,6 +180,15 @@ impl Restarts {
             counter.with_label_values(&[namespace]);
         }
         self.downtime.with_label_values(&[namespace]);
+        self.spent.with_label_values(&[namespace, LedgerBucket::Running.word()]);
+    }
+
+    /// A JobSet has spent so many milliseconds in this bucket.
+    pub(super) fn spent(&self, key: &Key, bucket: LedgerBucket, milliseconds: i64) {
+        if milliseconds > 0 {
+            let time = SignedDuration::from_millis(milliseconds).as_secs_f64();
+            self.spent.with_label_values(&[&key.namespace[..], bucket.word()]).inc_by(time);
+        }
     }
 
     /// Whether the JobSet was active so far, and is now.
@@ -256,6 +272,7 @@ impl Restarts {
             remove_series(counter, "namespace", name);
         }
         remove_series(&self.downtime, "namespace", name);
+        remove_series(&self.spent, "namespace", name);
         remove_series(&self.active, "namespace", name);
     }
 }

@@ -25,7 +25,7 @@ use crate::proof::{CheckResult, Property, RuleMutation, Violation};
 /// One in so many lives has agents of the release before.
 const OLDER_AGENTS: u64 = 4;
 /// When a simulation begins, in seconds.
-const BEGINNING: i64 = 1_800_000_000;
+pub(super) const BEGINNING: i64 = 1_800_000_000;
 /// Rounds in which everybody does what there is to do, after which a JobSet that has not come to rest hangs.
 const ROUNDS: usize = 150;
 /// The time in milliseconds that passes where somebody waits for a time.
@@ -134,6 +134,7 @@ impl SimulatedCluster {
             self.api.edit(|jobset| jobset.spec.suspend = Some(false));
         }
         self.calm()?;
+        self.check_end_of_ledger()?;
         self.check_engine()
     }
 

@@ -84,6 +84,7 @@ mod hostile;
 mod jobs;
 mod kubelets;
 mod leaving;
+mod ledger;
 mod machine;
 mod moves;
 mod names;
