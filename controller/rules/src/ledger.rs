@@ -4,6 +4,7 @@
 //! the first one. The sums and the time since the last write are the life of the JobSet, whichever leader wrote them.
 
 use jobset_api::{JobSetStatus, LaterFields, Ledger, LedgerBucket, LedgerTimes, conditions};
+use jobset_store::pods::JobPods;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
@@ -130,7 +131,7 @@ fn has_its_jobs(reconciliation: &Reconciliation<'_>) -> bool {
 /// Whether all Pods exist and have a node.
 fn is_placed(reconciliation: &Reconciliation<'_>) -> bool {
     let is_placed = |current: &Current<'_>| {
-        let pods = current.pods.into_iter().flat_map(|pods| pods.all());
+        let pods = current.pods.into_iter().flat_map(JobPods::all);
         let placed = pods.filter(|pod| pod.fills_its_slot() && pod.node.is_some()).count();
         let open = i64::from(current.job.pods).saturating_sub(current.job.done_count());
         i64::try_from(placed).is_ok_and(|placed| placed >= open)
@@ -140,7 +141,7 @@ fn is_placed(reconciliation: &Reconciliation<'_>) -> bool {
 
 /// When the last Pod got its address, which it does on its node.
 fn placed_at(reconciliation: &Reconciliation<'_>) -> Option<Timestamp> {
-    let pods = reconciliation.running_pods().flat_map(|pods| pods.all());
+    let pods = reconciliation.running_pods().flat_map(JobPods::all);
     pods.filter_map(|pod| pod.address_since).max()
 }
 

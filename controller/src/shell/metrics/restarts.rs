@@ -45,6 +45,14 @@ fn active_jobsets(registry: &Registry) -> prometheus::Result<IntGaugeVec> {
     registered(registry, IntGaugeVec::new(options, &["namespace"]))
 }
 
+fn spent_time(registry: &Registry) -> prometheus::Result<CounterVec> {
+    let options = Opts::new(
+        "jobset_ledger_seconds_total",
+        "What the time of JobSets went into: running, stalled, restarting, waiting, starting, scheduling or suspended. A time counts when the status is next written.",
+    );
+    registered(registry, CounterVec::new(options, &["namespace", "bucket"]))
+}
+
 impl Restarts {
     pub(super) fn register(registry: &Registry) -> prometheus::Result<Self> {
         let counter =
@@ -57,10 +65,6 @@ impl Restarts {
         let downtime = Opts::new(
             "jobset_downtime_seconds_total",
             "Sum of the durations of restarts of whole groups: time in which JobSets did not run.",
-        );
-        let spent = Opts::new(
-            "jobset_ledger_seconds_total",
-            "What the time of JobSets went into: running, stalled, restarting, waiting, starting, scheduling or suspended. A time counts when the status is next written.",
         );
         Ok(Self {
             active: active_jobsets(registry)?,
@@ -157,7 +161,7 @@ impl Restarts {
                 exponential_buckets(0.25, 2.0, 15)?,
             )?,
             downtime: registered(registry, CounterVec::new(downtime, &["namespace"]))?,
-            spent: registered(registry, CounterVec::new(spent, &["namespace", "bucket"]))?,
+            spent: spent_time(registry)?,
         })
     }
 
