@@ -147,7 +147,7 @@ impl Follower {
     /// What a report of this epoch says of the worker before. `None` if no worker has ever told of progress.
     pub fn before(&self, epoch: i32) -> Option<String> {
         let facts = self.state.facts()?;
-        Some(text(&facts, facts.epoch.unwrap_or(epoch - 1), None))
+        Some(text(&facts, facts.epoch.unwrap_or(epoch - 1), None, Timestamp::now()))
     }
 
     /// Waits for the next event. Dropping the future loses nothing.
@@ -241,7 +241,7 @@ impl Follower {
     }
 
     fn update(&self, is_urgent: bool) -> Option<ProgressUpdate> {
-        let text = text(&self.state.facts()?, self.epoch, self.stall.as_ref());
+        let text = text(&self.state.facts()?, self.epoch, self.stall.as_ref(), Timestamp::now());
         Some(ProgressUpdate { text, is_urgent })
     }
 

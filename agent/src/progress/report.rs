@@ -19,11 +19,12 @@ pub struct StallReport {
     pub evidence: Evidence,
 }
 
-/// The text of a report about the worker of this epoch. What is too long is left out: the output of the user's command first, then
+/// The text of a report about the worker of this epoch, written at this time. What is too long is left out: the output of the user's command first, then
 /// the last processes.
-pub fn text(facts: &ProgressFacts, epoch: i32, stall: Option<&StallReport>) -> String {
+pub fn text(facts: &ProgressFacts, epoch: i32, stall: Option<&StallReport>, at: Timestamp) -> String {
     let mut report = Map::new();
     report.insert("epoch".to_owned(), epoch.into());
+    report.insert("at".to_owned(), format!("{at:.6}").into());
     let numbers = [("step", facts.step), ("checkpoint", facts.checkpoint)];
     for (name, number) in numbers {
         report.extend(number.map(|number| (name.to_owned(), number.into())));
@@ -91,6 +92,10 @@ mod tests {
         }
     }
 
+    fn at() -> Timestamp {
+        "2026-01-01T00:00:20.5Z".parse().unwrap()
+    }
+
     fn stall(processes: usize, output: &str) -> StallReport {
         let process = process_value(7, "python3", "T", "do_signal_stop", "202", 10, 5000);
         let evidence = Evidence { processes: vec![process; processes], output: output.to_owned() };
@@ -100,23 +105,24 @@ mod tests {
     #[test]
     fn text_is_that_of_the_protocol() {
         let golden = include_str!("../../../api/cases/progress.json");
-        let text = text(&facts(), 3, Some(&stall(1, "")));
+        let text = text(&facts(), 3, Some(&stall(1, "")), at());
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), serde_json::from_str::<Value>(golden).unwrap());
         assert_eq!(ProgressReport::parse(&text), ProgressReport::parse(golden.trim()));
     }
 
     #[test]
     fn text_without_facts_names_the_epoch() {
-        assert_eq!(text(&ProgressFacts::default(), 3, None), r#"{"epoch":3}"#);
+        let written = r#""at":"2026-01-01T00:00:20.500000Z""#;
+        assert_eq!(text(&ProgressFacts::default(), 3, None, at()), format!(r#"{{{written},"epoch":3}}"#));
         let part = ProgressFacts { pause: Duration::from_millis(1500), ..ProgressFacts::default() };
-        assert_eq!(text(&part, 3, None), r#"{"epoch":3,"pauseSeconds":2}"#);
+        assert_eq!(text(&part, 3, None, at()), format!(r#"{{{written},"epoch":3,"pauseSeconds":2}}"#));
     }
 
     #[test]
     fn text_of_hostile_evidence_is_bounded() {
         for character in ["\"", "\\", "\n", "x", "\u{7}", "\u{fc}", "\u{1f600}"] {
             for processes in [0, 1, 16, 100] {
-                let text = text(&facts(), 3, Some(&stall(processes, &character.repeat(10_000))));
+                let text = text(&facts(), 3, Some(&stall(processes, &character.repeat(10_000))), at());
                 assert!((3900..=LONGEST_REPORT).contains(&text.len()), "{character:?} {processes}: {}", text.len());
                 assert!(ProgressReport::parse(&text).is_some());
             }

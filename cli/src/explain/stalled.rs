@@ -27,9 +27,9 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     }
     let name = facts.jobset.name_any();
     let advice = format!(
-        "Look at the worker that is named, or at all of them if none is: `{}`. To restart the group in place: `{}`. With the annotation \
+        "Look at the worker that is named, or at all of them if none is: `{} -- py-spy dump --pid 1`. To restart the group in place: `{}`. With the annotation \
          jobset.sigs.k8s.io/on-stall: Restart, the next stall restarts it.",
-        facts.kubectl("exec POD -- py-spy dump --pid 1"),
+        facts.kubectl("exec POD"),
         facts.kubectl(&format!("jobset restart {name}"))
     );
     vec![Finding::new("ProgressStalled", "All workers run, and none makes progress.", advice).with(details)]

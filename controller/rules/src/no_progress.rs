@@ -6,6 +6,7 @@ use jobset_api::{GroupProgress, conditions};
 
 use crate::cause::Cause;
 use crate::reconciliation::Reconciliation;
+use crate::stall;
 use crate::types::Trigger;
 
 /// Compares the highest step with that at the last restart. Breaks if so many restarts in a row have brought no further step as the
@@ -14,6 +15,8 @@ use crate::types::Trigger;
 /// A group whose workers tell of no step is not judged. What takes a Pod away, or asks for a restart, says nothing of its worker: such
 /// a restart counts for nothing here, unless there was progress before it.
 pub(super) fn compare(reconciliation: &mut Reconciliation<'_>, cause: &Cause) -> ControlFlow<()> {
+    // Steps alone are no reason to write the status, so the stored one may be old.
+    stall::keep_progress(reconciliation);
     let limit = reconciliation.observed.jobset.max_restarts_without_progress();
     let Some(progress) = reconciliation.status.progress.as_mut() else { return ControlFlow::Continue(()) };
     let GroupProgress { step: Some(step), step_at_restart, .. } = *progress else {

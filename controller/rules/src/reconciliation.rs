@@ -13,7 +13,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::settle::Settling;
-use crate::stall::{self, JobProgress};
 use crate::types::{Action, Fact, Note, Plan, PodDeletion, Settings};
 use crate::{attempts, backoff, build, merge_notes, nodes, success};
 
@@ -124,17 +123,11 @@ impl<'a> Reconciliation<'a> {
         }
     }
 
-    pub(super) fn into_plan(mut self) -> Plan {
-        let mut status = std::mem::take(&mut self.status);
+    pub(super) fn into_plan(self) -> Plan {
+        let Self { mut status, actions, notes, facts, requeue, .. } = self;
         if status.epochs() != self.observed.stored_epochs() {
             status.epoch_transition_time = Some(backoff::micro_time(self.now.0));
         }
-        stall::keep_progress(
-            &self.observed,
-            self.current.iter().filter_map(|it| it.pods).map(JobProgress::of),
-            &mut status,
-        );
-        let Self { actions, notes, facts, requeue, .. } = self;
         let notes = merge_notes(notes.into_iter().map(|note| (note, 1)));
         let notes = notes.into_iter().map(|(note, _)| note).collect();
         Plan { status, actions, notes, facts, requeue }

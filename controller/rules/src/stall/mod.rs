@@ -9,11 +9,10 @@
 
 mod verdict;
 
+use std::fmt::Write as _;
 use std::ops::ControlFlow;
 
-use jobset_api::{
-    FailurePolicyAction, FailurePolicyRule, GroupProgress, JobSetStatus, OnStall, StallAfter, conditions, event,
-};
+use jobset_api::{FailurePolicyAction, FailurePolicyRule, JobSetStatus, OnStall, StallAfter, conditions, event};
 use jobset_store::Observed;
 use jobset_store::pods::{JobPods, PodStall, PodView, shorten};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -119,12 +118,12 @@ fn set(reconciliation: &mut Reconciliation<'_>, status: bool, reason: &str, mess
 fn report_straggler(reconciliation: &mut Reconciliation<'_>, stalled: &[StalledWorker<'_>]) {
     let is_named = known(reconciliation).is_some_and(|it| it.status == "False");
     let Some(slowest) = stalled.iter().min_by_key(|worker| (worker.step, worker.stall.since)) else { return };
-    let due = straggles_at(reconciliation, slowest);
     let was_stalled = reconciliation.true_condition(conditions::PROGRESS_STALLED).is_some();
     if was_stalled {
         set(reconciliation, false, conditions::PROGRESS_RESUMED, "some workers make progress");
         reconciliation.note(event::PROGRESS_RESUMED, "some workers make progress again".to_owned());
     }
+    let due = straggles_at(reconciliation, slowest);
     if is_named || !reconciliation.is_due(due) {
         return;
     }
@@ -148,6 +147,10 @@ fn straggles_at(reconciliation: &Reconciliation<'_>, worker: &StalledWorker<'_>)
     };
     let at = worker.pod.progress.as_ref().and_then(|progress| progress.at);
     let reported = at.unwrap_or_else(|| worker.stall.since.saturating_add(limit).unwrap_or(Timestamp::MAX));
+    // The others have told of their progress since the condition changed, one after the other.
+    let is_stalls = |it: &&Condition| it.type_ == conditions::PROGRESS_STALLED;
+    let changed = reconciliation.status.conditions.iter().find(is_stalls).map(|it| it.last_transition_time.0);
+    let reported = changed.map_or(reported, |changed| changed.max(reported));
     // A time in the future comes from a wrong clock.
     let reported = reported.min(reconciliation.now.0.saturating_add(STRAGGLES_AFTER).unwrap_or(reported));
     reported.saturating_add(STRAGGLES_AFTER).unwrap_or(Timestamp::MAX)
@@ -258,50 +261,36 @@ fn with_evidence(message: &str, workers: &[StalledWorker<'_>]) -> String {
         let declared = [("phase", phase), ("in", within)];
         let declared = declared.into_iter().filter_map(|(key, value)| Some(format!("{key}={}", value.as_ref()?)));
         let step = worker.step.map(|step| format!("step={step}"));
-        let seen = step.into_iter().chain(declared).collect::<Vec<_>>().join(" ");
-        let evidence = if evidence.is_empty() { String::new() } else { format!(" {evidence}") };
-        if seen.is_empty() && evidence.is_empty() {
-            continue;
+        let evidence = Some(evidence.to_string()).filter(|it| !it.is_empty());
+        let seen: Vec<String> = step.into_iter().chain(declared).chain(evidence).collect();
+        if !seen.is_empty() {
+            let _ = write!(text, "; Pod {} {}", worker.pod.name, seen.join(" "));
         }
-        text.push_str(&format!("; Pod {} {seen}{evidence}", worker.pod.name));
     }
     shorten(&text, LONGEST_EVENT)
 }
 
-/// Keeps how far the workers have come, in a status that is written anyway.
-pub(super) fn keep_progress(
-    observed: &Observed<'_>,
-    pods: impl Iterator<Item = JobProgress>,
-    status: &mut JobSetStatus,
-) {
-    let is_written = Some(&*status) != observed.jobset.status.as_ref();
-    if !is_written || observed.jobset.stall_after().is_none() {
+/// Keeps how far the workers have come, if the status changes anyway.
+pub(super) fn keep_in_write(reconciliation: &mut Reconciliation<'_>) {
+    let none = JobSetStatus::default();
+    if *reconciliation.observed.jobset.status.as_ref().unwrap_or(&none) != reconciliation.status {
+        keep_progress(reconciliation);
+    }
+}
+
+/// Keeps how far the workers have come, in a status that will be written.
+pub(super) fn keep_progress(reconciliation: &mut Reconciliation<'_>) {
+    if reconciliation.observed.jobset.stall_after().is_none() {
         return;
     }
-    let mut far = JobProgress::default();
-    for job in pods {
-        far.step = far.step.max(job.step);
-        far.checkpoint = far.checkpoint.max(job.checkpoint);
-        far.pause = far.pause.max(job.pause);
-    }
-    if far != JobProgress::default() {
-        let kept: &mut GroupProgress = status.progress.get_or_insert_default();
-        kept.step = kept.step.max(far.step);
-        kept.checkpoint = kept.checkpoint.max(far.checkpoint);
-        kept.longest_pause_seconds = kept.longest_pause_seconds.max(far.pause);
-    }
-}
-
-/// How far the workers of a Job have come.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct JobProgress {
-    step: Option<i64>,
-    checkpoint: Option<i64>,
-    pause: Option<u32>,
-}
-
-impl JobProgress {
-    pub(super) fn of(pods: &JobPods) -> Self {
-        Self { step: pods.highest_step(), checkpoint: pods.last_checkpoint(), pause: pods.longest_pause() }
+    let pods = || reconciliation.current.iter().filter_map(|current| current.pods);
+    let step = pods().filter_map(JobPods::highest_step).max();
+    let checkpoint = pods().filter_map(JobPods::last_checkpoint).max();
+    let pause = pods().filter_map(JobPods::longest_pause).max();
+    if step.is_some() || checkpoint.is_some() || pause.is_some() {
+        let kept = reconciliation.status.progress.get_or_insert_default();
+        kept.step = kept.step.max(step);
+        kept.checkpoint = kept.checkpoint.max(checkpoint);
+        kept.longest_pause_seconds = kept.longest_pause_seconds.max(pause);
     }
 }

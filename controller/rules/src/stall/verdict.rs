@@ -72,6 +72,9 @@ fn steps<'a>(stalled: &'a [StalledWorker<'_>]) -> Option<impl Iterator<Item = i6
 }
 
 fn unknown(stalled: &[StalledWorker<'_>]) -> String {
+    if stalled.len() == 1 {
+        return "unknown what holds the only Pod up that tells of progress".to_owned();
+    }
     let stopped = stalled.iter().filter(|worker| worker.stall.is_stopped).count();
     let told = || stalled.iter().filter_map(|worker| worker.step);
     let seen = match (told().min(), told().max()) {

@@ -9,9 +9,6 @@ const LAST_RULE: usize = 31;
 /// Results of JobSets.
 pub(super) const COMPLETED: &str = "completed";
 pub(super) const FAILED: &str = "failed";
-/// Verdicts about stalls.
-pub(super) const BLAMED: &str = "blamed";
-pub(super) const UNKNOWN: &str = "unknown";
 
 pub(super) fn strategy(strategy: RestartStrategy) -> &'static str {
     match strategy {

@@ -10,6 +10,7 @@ use prometheus::{
 };
 
 use super::clock::Measured;
+use super::stalls::StallCounters;
 use super::{labels, registered};
 
 /// The metrics of restarts, and of starts and ends of JobSets.
@@ -24,8 +25,7 @@ pub(super) struct Restarts {
     backoffs: IntCounterVec,
     released: IntCounterVec,
     strikes: IntCounterVec,
-    stalls: IntCounterVec,
-    stragglers: IntCounterVec,
+    stalls: StallCounters,
     moved: IntCounterVec,
     duration: HistogramVec,
     phase: HistogramVec,
@@ -113,16 +113,7 @@ impl Restarts {
                 "Failures that are blamed on a node, of which the status of the JobSet has the name.",
                 &["namespace"],
             )?,
-            stalls: counter(
-                "jobset_progress_stalls_total",
-                "Groups in which no worker made progress; verdict is blamed (one Pod differs from the others) or unknown.",
-                &["namespace", "verdict"],
-            )?,
-            stragglers: counter(
-                "jobset_stragglers_total",
-                "Workers that made no progress while others did.",
-                &["namespace"],
-            )?,
+            stalls: StallCounters::register(registry)?,
             moved: counter(
                 "jobset_pods_moved_total",
                 "Pods that restarts have moved away from nodes on which failures are blamed.",
@@ -172,15 +163,11 @@ impl Restarts {
         for result in [labels::COMPLETED, labels::FAILED] {
             self.finished.with_label_values(&[namespace, result]);
         }
-        for verdict in [labels::BLAMED, labels::UNKNOWN] {
-            self.stalls.with_label_values(&[namespace, verdict]);
-        }
+        self.stalls.begin(namespace);
         let strategy = labels::strategy(jobset.spec.restart_strategy());
         let action = labels::action(FailurePolicyAction::RestartJobSet);
         self.begun.with_label_values(&[namespace, strategy, action, "true"]);
-        for counter in
-            [&self.budget_exhausted, &self.backoffs, &self.released, &self.strikes, &self.stragglers, &self.moved]
-        {
+        for counter in [&self.budget_exhausted, &self.backoffs, &self.released, &self.strikes, &self.moved] {
             counter.with_label_values(&[namespace]);
         }
         self.downtime.with_label_values(&[namespace]);
@@ -232,11 +219,8 @@ impl Restarts {
             }
             Fact::BackedOff => self.backoffs.with_label_values(&[namespace]).inc(),
             Fact::NodeStruck => self.strikes.with_label_values(&[namespace]).inc(),
-            Fact::Stalls { blamed } => {
-                let verdict = if *blamed { labels::BLAMED } else { labels::UNKNOWN };
-                self.stalls.with_label_values(&[namespace, verdict]).inc();
-            }
-            Fact::Straggles => self.stragglers.with_label_values(&[namespace]).inc(),
+            Fact::Stalls { blamed } => self.stalls.stalled(namespace, *blamed),
+            Fact::Straggles => self.stalls.straggled(namespace),
             Fact::PodsMove(pods) => {
                 let pods = u64::try_from(*pods).unwrap_or(u64::MAX);
                 self.moved.with_label_values(&[namespace]).inc_by(pods);
@@ -269,12 +253,11 @@ impl Restarts {
 
     /// The namespace is gone. Its series outlive its last JobSet, so that the next scrape shows the end of that JobSet.
     pub(super) fn forget_namespace(&self, name: &str) {
-        let Self { begun, triggers, backoffs, finished, budget_exhausted, released, .. } = self;
-        let Self { strikes, stalls, stragglers, moved, .. } = self;
-        let of_restarts = [begun, triggers, backoffs, finished, budget_exhausted, released];
-        for counter in of_restarts.into_iter().chain([strikes, stalls, stragglers, moved]) {
+        let Self { begun, triggers, backoffs, finished, budget_exhausted, released, strikes, moved, .. } = self;
+        for counter in [begun, triggers, backoffs, finished, budget_exhausted, released, strikes, moved] {
             remove_series(counter, "namespace", name);
         }
+        self.stalls.forget_namespace(name);
         remove_series(&self.downtime, "namespace", name);
         remove_series(&self.spent, "namespace", name);
         remove_series(&self.active, "namespace", name);

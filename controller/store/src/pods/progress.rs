@@ -50,9 +50,9 @@ pub struct PodStall {
 }
 
 impl PodProgress {
-    /// Reads the annotation of a Pod. `None` if it is absent or malformed.
+    /// Reads the annotation of a Pod. `None` if it is absent. A worker of a malformed one has told of progress, and nobody knows of which.
     pub(super) fn of(annotations: &BTreeMap<String, String>) -> Option<Self> {
-        Self::parse(annotations.get(labels::PROGRESS)?)
+        annotations.get(labels::PROGRESS).map(|text| Self::parse(text).unwrap_or_default())
     }
 
     /// Reads the value of the annotation, or of a report over the stream. `None` if it is malformed.

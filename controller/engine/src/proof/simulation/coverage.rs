@@ -9,7 +9,7 @@ const SEEDS: u64 = 6_000;
 const ENOUGH: usize = 5;
 
 /// What has to happen, as the trace says it.
-const EVENTS: [&str; 81] = [
+const EVENTS: [&str; 80] = [
     "in place, from epoch",
     "recreating all Jobs, attempt",
     "cannot come back in place",
@@ -89,7 +89,6 @@ const EVENTS: [&str; 81] = [
     "is given up",
     "comes back",
     "ProgressStalled: in place",
-    "ProgressStalled: recreating",
     "straggles in epoch",
 ];
 
