@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 use crate::PartialPod;
 
 /// Node label with the name of the host.
-const HOSTNAME: &str = "kubernetes.io/hostname";
+pub const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// The part of an affinity that the programs read.
 #[derive(Clone, Debug, Default, Deserialize)]

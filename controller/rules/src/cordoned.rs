@@ -10,12 +10,11 @@
 //! another Pod of the Job is there. If all nodes of the domain are cordoned, all Pods of the Job leave, and the next leader finds
 //! another domain. Where there is no room, the group waits, and BarrierWaiting names the Pods that have no node.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use jobset_api::{LeaveCordoned, conditions, event, labels};
 use jobset_store::PodOnNode;
-use jobset_store::pods::PodPhase;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::cause::{Cause, Counting};
@@ -94,14 +93,13 @@ fn restart(
 ///
 /// A Pod that is younger than the cordon has come in spite of it, and so would its successor.
 fn movable_pods<'a>(reconciliation: &mut Reconciliation<'a>) -> Vec<PodOnNode<'a>> {
-    let jobs = reconciliation.current.iter().filter(|current| !current.is_over());
-    let groups: HashMap<&str, usize> = jobs.map(|current| (current.job.uid.as_str(), current.group)).collect();
+    let groups = reconciliation.groups_of_running_jobs();
     let mut movable = Vec::new();
     for it in reconciliation.observed.cordoned() {
         let PodOnNode { pod, job, since } = it;
         let group = groups.get(job).map(|group| &reconciliation.groups()[*group]);
         let Some(group) = group else { continue };
-        if pod.phase != PodPhase::Open || pod.deleted_at.is_some() || pod.created > since {
+        if !pod.is_here() || pod.created > since {
             continue;
         }
         let template = group.template.spec.template.spec.as_ref();

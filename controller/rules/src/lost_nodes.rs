@@ -9,7 +9,6 @@
 //! deleted by force; [`super::successors`] releases it. The restart begins before that, so that its loss is stored whoever
 //! leads then: a leader that follows finds the group restarting, and goes on with the Pods that are left.
 
-use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use jobset_api::{event, labels};
@@ -74,8 +73,7 @@ fn begin_restart(reconciliation: &mut Reconciliation<'_>, lost: &[PodOnNode<'_>]
     if lost.is_empty() || reconciliation.is_suspended() || epochs.is_over() || success::is_decided(reconciliation) {
         return ControlFlow::Continue(());
     }
-    let jobs = reconciliation.current.iter().filter(|current| !current.is_over());
-    let groups: HashMap<&str, usize> = jobs.map(|current| (current.job.uid.as_str(), current.group)).collect();
+    let groups = reconciliation.groups_of_running_jobs();
     let ran = |it: &&PodOnNode<'_>| it.pod.phase == PodPhase::Open && it.pod.epoch.number() == Some(epochs.synced);
     let workers: Vec<(FailedWorker, usize)> =
         lost.iter().filter(ran).filter_map(|it| Some((worker(it, epochs.synced), *groups.get(it.job)?))).collect();

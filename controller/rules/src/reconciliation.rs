@@ -163,6 +163,12 @@ impl<'a> Reconciliation<'a> {
         running.filter_map(|current| current.pods).collect::<Vec<_>>().into_iter()
     }
 
+    /// The index of the replicatedJob of each Job that is not over, by the UID of the Job.
+    pub(super) fn groups_of_running_jobs(&self) -> HashMap<&'a str, usize> {
+        let running = self.current.iter().filter(|current| !current.is_over());
+        running.map(|current| (current.job.uid.as_str(), current.group)).collect()
+    }
+
     pub(super) fn is_current(&self, job: &JobView) -> bool {
         is_current(&self.status, self.group_of(job), job)
     }

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use jobset_api::AvoidNodes;
+use jobset_objects::HOSTNAME;
 use k8s_openapi::api::core::v1::{
     NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSchedulingGate, PreferredSchedulingTerm,
 };
@@ -14,8 +15,6 @@ use serde::{Deserialize, Serialize};
 
 use super::avoidance::{Avoidance, Domain};
 
-/// Label of a node with the name of its host.
-const HOSTNAME: &str = "kubernetes.io/hostname";
 /// The field of a node with its name.
 const NODE_NAME: &str = "metadata.name";
 /// Kueue opens this gate with a selector for the node that its topology-aware scheduling has chosen.

@@ -53,17 +53,14 @@ pub(super) fn expire(reconciliation: &mut Reconciliation<'_>) {
     for avoided in &mut reconciliation.status.avoided_nodes {
         avoided.until = avoided.until.clone().min(Time(latest));
     }
-    let is_failed = |it: &AvoidedNode| it.reason == AvoidedNode::FAILURES;
-    let is_over = |it: &AvoidedNode| it.until.0 <= now || is_off && is_failed(it);
-    let (over, kept): (Vec<_>, Vec<_>) =
-        std::mem::take(&mut reconciliation.status.avoided_nodes).into_iter().partition(is_over);
-    if let Some(next) = kept.iter().map(|it| it.until.0).min() {
+    let is_expired = |it: &AvoidedNode| it.until.0 <= now;
+    let is_over = |it: &AvoidedNode| is_expired(it) || is_off && it.reason == AvoidedNode::FAILURES;
+    clear(reconciliation, is_over, |it| {
+        let why = if is_expired(it) { "its time is over" } else { "the JobSet does not ask for it any longer" };
+        why.to_owned()
+    });
+    if let Some(next) = reconciliation.status.avoided_nodes.iter().map(|it| it.until.0).min() {
         reconciliation.requeue_at(next);
-    }
-    reconciliation.status.avoided_nodes = kept;
-    for avoided in over {
-        let why = if avoided.until.0 <= now { "its time is over" } else { "the JobSet does not ask for it any longer" };
-        cleared(reconciliation, &avoided.node, why);
     }
 }
 
@@ -204,15 +201,24 @@ fn make_room(reconciliation: &mut Reconciliation<'_>) {
 }
 
 fn clear_for_index(reconciliation: &mut Reconciliation<'_>, blame: &Blame, nodes: &[String]) {
-    let all = std::mem::take(&mut reconciliation.status.avoided_nodes);
+    let Blame { job, index, node, .. } = blame;
     let is_cleared = |it: &AvoidedNode| it.reason == AvoidedNode::FAILURES && nodes.contains(&it.node);
-    let (over, kept): (Vec<_>, Vec<_>) = all.into_iter().partition(is_cleared);
+    clear(reconciliation, is_cleared, |_| {
+        format!("index {index} of Job {job} has failed on node {node} as well: the fault is not that of the node")
+    });
+}
+
+/// Avoids some nodes no longer, and says why.
+fn clear(
+    reconciliation: &mut Reconciliation<'_>,
+    is_over: impl Fn(&AvoidedNode) -> bool,
+    why: impl Fn(&AvoidedNode) -> String,
+) {
+    let all = std::mem::take(&mut reconciliation.status.avoided_nodes);
+    let (over, kept): (Vec<_>, Vec<_>) = all.into_iter().partition(is_over);
     reconciliation.status.avoided_nodes = kept;
     for avoided in over {
-        let Blame { job, index, node, .. } = blame;
-        let why =
-            format!("index {index} of Job {job} has failed on node {node} as well: the fault is not that of the node");
-        cleared(reconciliation, &avoided.node, &why);
+        cleared(reconciliation, &avoided.node, &why(&avoided));
     }
 }
 

@@ -9,12 +9,13 @@
 
 use jobset_api::nodes::KEPT;
 use jobset_api::{AvoidedNode, event};
-use jobset_store::pods::{JobPods, PodPhase, PodView};
+use jobset_objects::HOSTNAME;
+use jobset_store::pods::{JobPods, PodView};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::{pinned, verdict};
 use crate::cause::Blame;
-use crate::reconciliation::{Current, Reconciliation};
+use crate::reconciliation::{Current, Reconciliation, node_name};
 use crate::types::{Fact, PodDeletion};
 use crate::{failure, success};
 
@@ -33,7 +34,7 @@ pub(super) fn begin(reconciliation: &mut Reconciliation<'_>, blame: &Blame, avoi
         let is_at_fault = |current: &Current<'_>| {
             pod.index.is_some_and(|index| verdict::index_is_at_fault(strikes, current.name, index, now))
         };
-        let may_leave = is_here(pod) && was_there_before(pod, avoided) && pinned::of_pod(pod).is_none();
+        let may_leave = pod.is_here() && was_there_before(pod, avoided) && pinned::of_pod(pod).is_none();
         may_leave && current.is_some_and(|current| !is_at_fault(current))
     };
     let mut names: Vec<String> = pods.into_iter().filter(leaves).map(|(_, pod)| pod.name.clone()).collect();
@@ -57,7 +58,7 @@ fn lost_domain(reconciliation: &Reconciliation<'_>, blame: &Blame) -> Option<(St
     let domain = domain_of(&blame.node)?;
     let is_in_it = |it: &&AvoidedNode| it.node != *blame.node && domain_of(&it.node) == Some(domain);
     let others = reconciliation.status.avoided_nodes.iter().filter(is_in_it).count();
-    (others > 0 || key == pinned::HOSTNAME).then(|| (key.to_owned(), domain.to_owned()))
+    (others > 0 || key == HOSTNAME).then(|| (key.to_owned(), domain.to_owned()))
 }
 
 /// Recreates the Job, whose Pods then keep away from the domain. This belongs to the restart that begins.
@@ -72,7 +73,7 @@ fn move_job(
     let Some(current) = current.filter(|current| failure::recreate_uncounted(reconciliation, current)) else {
         return String::new();
     };
-    let pods = current.pods.into_iter().flat_map(JobPods::all).filter(|pod| is_here(pod));
+    let pods = current.pods.into_iter().flat_map(JobPods::all).filter(|pod| pod.is_here());
     reconciliation.facts.push(Fact::PodsMove(pods.count()));
     avoided.moving = vec![blame.pod.clone()];
     let moved =
@@ -86,13 +87,14 @@ pub(crate) fn carry_out(reconciliation: &mut Reconciliation<'_>) {
     if !reconciliation.observed.stored_epochs().is_closed() || success::is_decided(reconciliation) {
         return;
     }
-    for (avoided, pod) in pending(reconciliation) {
-        let message =
-            format!("Pod {} leaves node {}, which is avoided; another Pod takes its place", pod.name, avoided.node);
-        reconciliation.delete_pod(&pod.name, &pod.uid, PodDeletion::Moved, message);
-    }
-    if let Some(until) = waits_until(reconciliation).filter(|_| is_pending(reconciliation)) {
+    let pods = pending(reconciliation);
+    if let Some(until) = waits_until(reconciliation).filter(|_| !pods.is_empty()) {
         reconciliation.requeue_at(until);
+    }
+    for pod in pods {
+        let (name, node) = (&pod.name, node_name(pod.node.as_ref()));
+        let message = format!("Pod {name} leaves node {node}, which is avoided; another Pod takes its place");
+        reconciliation.delete_pod(name, &pod.uid, PodDeletion::Moved, message);
     }
 }
 
@@ -101,8 +103,8 @@ pub(crate) fn is_pending(reconciliation: &Reconciliation<'_>) -> bool {
     !pending(reconciliation).is_empty()
 }
 
-/// The Pods that have to go, each with what it leaves.
-fn pending<'a>(reconciliation: &Reconciliation<'a>) -> Vec<(AvoidedNode, &'a PodView)> {
+/// The Pods that have to go.
+fn pending<'a>(reconciliation: &Reconciliation<'a>) -> Vec<&'a PodView> {
     if waits_until(reconciliation).is_some_and(|until| until <= reconciliation.now.0) {
         return Vec::new();
     }
@@ -110,11 +112,11 @@ fn pending<'a>(reconciliation: &Reconciliation<'a>) -> Vec<(AvoidedNode, &'a Pod
         let pods = avoided.moving.iter().filter_map(|name| reconciliation.observed.pods().named(name));
         let leaves = |(job, pod): &(&str, &PodView)| {
             let is_current = reconciliation.current.iter().any(|it| it.job.uid == *job);
-            is_current && is_here(pod) && pod.node.as_deref() == Some(&*avoided.node)
+            is_current && pod.is_here() && pod.node.as_deref() == Some(&*avoided.node)
         };
-        pods.filter(leaves).map(|(_, pod)| (avoided.clone(), pod)).collect::<Vec<_>>()
+        pods.filter(leaves).map(|(_, pod)| pod).collect::<Vec<_>>()
     };
-    reconciliation.status.avoided_nodes.iter().filter(|it| !it.moving.is_empty()).flat_map(named).collect()
+    reconciliation.status.avoided_nodes.iter().flat_map(named).collect()
 }
 
 /// Until when the barrier waits for Pods to go, once the restart is stored.
@@ -170,9 +172,4 @@ pub(super) fn slot_of<'a>(reconciliation: &Reconciliation<'a>, name: &str) -> Op
 /// Whether the Pod is older than the decision to avoid its node.
 pub(super) fn was_there_before(pod: &PodView, avoided: &AvoidedNode) -> bool {
     pod.created <= avoided.since.0
-}
-
-/// Whether the Pod is there and stays.
-fn is_here(pod: &PodView) -> bool {
-    pod.phase == PodPhase::Open && pod.deleted_at.is_none()
 }

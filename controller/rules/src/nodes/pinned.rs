@@ -1,13 +1,12 @@
 //! Pods that cannot leave their node, whatever their JobSet asks for.
 
+use jobset_objects::HOSTNAME;
 use jobset_store::pods::PodView;
 use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
 
 use crate::cause::Blame;
 use crate::reconciliation::Reconciliation;
 
-/// Label of nodes with their name.
-pub(super) const HOSTNAME: &str = "kubernetes.io/hostname";
 /// Annotations by which Kueue places the Pods of a workload by topology: it assigns nodes, and assigns the same ones again.
 const OF_KUEUE: [&str; 4] = [
     "kueue.x-k8s.io/podset-required-topology",

@@ -9,7 +9,7 @@ use jobset_store::pods::JobPods;
 use k8s_openapi::jiff::SignedDuration;
 
 use super::blame::WorkerEnd;
-use super::{cleared, limit, verdict};
+use super::{clear, limit, verdict};
 use crate::reconciliation::Reconciliation;
 
 /// For how long after the begin of a restart.
@@ -31,10 +31,7 @@ pub(crate) fn take_back(reconciliation: &mut Reconciliation<'_>) {
     let is_bad = limit(reconciliation).is_some_and(|limit| strikes >= limit);
     // It was avoided by this restart: its Pods have not got successors yet.
     let is_new = |it: &AvoidedNode| it.node == strike.node && !it.moving.is_empty();
-    if let Some(place) = reconciliation.status.avoided_nodes.iter().position(is_new).filter(|_| !is_bad) {
-        let avoided = reconciliation.status.avoided_nodes.remove(place);
-        cleared(reconciliation, &avoided.node, &why);
-    }
+    clear(reconciliation, |it| !is_bad && is_new(it), |_| why.clone());
 }
 
 /// The strike of the restart that has just begun.

@@ -26,13 +26,8 @@ impl Actor {
                 // The epochs have changed: the report may be right now.
                 _ => return Ok(NOTHING),
             },
-            PodDeletion::Misplaced if !self.mark_misplaced(name, &uid).await? => return Ok(NOTHING),
-            PodDeletion::Moved if !self.mark_moved(name, &uid).await? => return Ok(NOTHING),
             // The next epoch may have begun, and the worker of the Pod may run in it.
-            PodDeletion::LeavesCordoned if !self.is_up_to_date().await? || !self.mark_leaving(name, &uid).await? => {
-                return Ok(NOTHING);
-            }
-            PodDeletion::NodeLost if !self.mark_lost(name, &uid).await? => return Ok(NOTHING),
+            PodDeletion::LeavesCordoned if !self.is_up_to_date().await? => return Ok(NOTHING),
             PodDeletion::Misplaced
             | PodDeletion::Moved
             | PodDeletion::Unschedulable
@@ -42,6 +37,11 @@ impl Actor {
             | PodDeletion::FailsBeforeWorker
             | PodDeletion::NodeLost => None,
         };
+        if let Some(mark) = mark_of(reason)
+            && !self.mark(name, &uid, mark).await?
+        {
+            return Ok(NOTHING);
+        }
         let params = DeleteParams {
             preconditions: Some(Preconditions { uid: Some(uid), resource_version }),
             grace_period_seconds: (reason == PodDeletion::NodeLost).then_some(0),
@@ -65,40 +65,31 @@ impl Actor {
         Ok(pod.and_then(|pod| pod.resource_version()))
     }
 
-    /// Marks the Pod as disrupted, so that a podFailurePolicy can tell the deletion from a failure. Returns whether the Pod still
-    /// exists.
-    async fn mark_misplaced(&self, name: &str, uid: &str) -> Result<bool, ApplyError> {
-        let message = "placed in another topology domain than the leader of its Job";
-        let conditions = [disruption(EXCLUSIVE_PLACEMENT_VIOLATION, message)];
-        self.mark(name, uid, json!({"conditions": conditions})).await
-    }
-
-    /// The same of a Pod that leaves its node.
-    async fn mark_moved(&self, name: &str, uid: &str) -> Result<bool, ApplyError> {
-        let conditions = [disruption(NODE_AVOIDED, "its JobSet avoids the node")];
-        self.mark(name, uid, json!({"conditions": conditions})).await
-    }
-
-    /// The same of a Pod that leaves a cordoned node.
-    async fn mark_leaving(&self, name: &str, uid: &str) -> Result<bool, ApplyError> {
-        let conditions = [disruption(LEAVES_CORDONED_NODE, "leaves its node, which is cordoned")];
-        self.mark(name, uid, json!({"conditions": conditions})).await
-    }
-
-    /// Marks the Pod as disrupted and failed, as the garbage collector of Pods does: a Job that replaces only failed Pods waits for
-    /// the phase, which no kubelet writes any more. Returns whether the Pod still exists.
-    async fn mark_lost(&self, name: &str, uid: &str) -> Result<bool, ApplyError> {
-        let conditions = [disruption(NODE_LOST, "given up: its node is unreachable")];
-        self.mark(name, uid, json!({"phase": "Failed", "conditions": conditions})).await
-    }
-
+    /// Changes the status of the Pod. Returns whether the Pod still exists.
     async fn mark(&self, name: &str, uid: &str, status: Value) -> Result<bool, ApplyError> {
         let patch = Patch::Strategic(json!({"metadata": {"uid": uid}, "status": status}));
         Ok(self.pods().patch_status(name, &patch).await?.is_some())
     }
 }
 
-fn disruption(reason: &str, message: &str) -> Value {
+/// What the status of a Pod says of its deletion beforehand, so that a podFailurePolicy can tell that from a failure. A Pod whose node is
+/// lost is marked as failed, too, as the garbage collector of Pods does: a Job that replaces only failed Pods waits for the phase, which
+/// no kubelet writes any more.
+fn mark_of(deletion: PodDeletion) -> Option<Value> {
+    let (reason, message) = match deletion {
+        PodDeletion::Misplaced => {
+            (EXCLUSIVE_PLACEMENT_VIOLATION, "placed in another topology domain than the leader of its Job")
+        }
+        PodDeletion::Moved => (NODE_AVOIDED, "its JobSet avoids the node"),
+        PodDeletion::LeavesCordoned => (LEAVES_CORDONED_NODE, "leaves its node, which is cordoned"),
+        PodDeletion::NodeLost => (NODE_LOST, "given up: its node is unreachable"),
+        _ => return None,
+    };
     let now = Timestamp::now();
-    json!({"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message, "lastTransitionTime": now})
+    let disruption = json!({"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message, "lastTransitionTime": now});
+    let mut status = json!({ "conditions": [disruption] });
+    if deletion == PodDeletion::NodeLost {
+        status["phase"] = json!("Failed");
+    }
+    Some(status)
 }

@@ -1,6 +1,6 @@
 //! What the scheduler says of a Pod that has no node.
 
-use jobset_api::labels;
+use jobset_api::{AvoidNodes, labels};
 use jobset_objects::PartialPod;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
@@ -25,9 +25,9 @@ pub(super) fn why(pod: &PartialPod) -> Option<Box<str>> {
 
 /// Since when the scheduler finds no node for a Pod that keeps away from some by a hard rule.
 pub(super) fn since(pod: &PartialPod) -> Option<Timestamp> {
-    let is_hard = pod.annotations().get(labels::AVOID_NODES).is_some_and(|it| it == "Required");
+    let form = pod.annotations().get(labels::AVOID_NODES).and_then(|text| AvoidNodes::parse(text));
     let condition = pod.condition(POD_SCHEDULED).filter(|it| it.status == "False" && it.reason == "Unschedulable")?;
-    condition.last_transition_time.as_ref().map(|time| time.0).filter(|_| is_hard)
+    condition.last_transition_time.as_ref().map(|time| time.0).filter(|_| form == Some(AvoidNodes::Required))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jobset_api::epoch::{EpochVerdict, GroupEpochs};
 use jobset_api::labels;
-use jobset_objects::{JOB_TRACKING, PartialPod};
+use jobset_objects::{HOSTNAME, JOB_TRACKING, PartialPod};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
@@ -22,9 +22,6 @@ use crate::{dialect, version};
 const LONGEST_EPOCH: usize = 64;
 /// Longest name of a topology that is kept, in bytes: that of a label. A longer one is the label of no node.
 const LONGEST_LABEL: usize = 253 + "/".len() + 63;
-
-/// Label of nodes with their name.
-const HOSTNAME: &str = "kubernetes.io/hostname";
 
 // Each is said by itself, and read by itself.
 #[allow(clippy::struct_excessive_bools)]
@@ -205,6 +202,11 @@ impl PodView {
         }
     }
 
+    /// Whether the Pod has not ended, and nobody has deleted it.
+    pub fn is_here(&self) -> bool {
+        self.phase == PodPhase::Open && self.deleted_at.is_none()
+    }
+
     /// Whether the Pod can still fill its slot: it has not ended, and if it is being deleted, its worker still runs. One
     /// that is deleted while it waits at the barrier will never pass it.
     pub fn fills_its_slot(&self) -> bool {
@@ -229,7 +231,7 @@ impl PodView {
     /// Whether it owes its return: its epoch is over, or runs without its worker; or it has lost its sandbox for good, whatever it has
     /// reported. A Pod that goes, or has done its work, owes nothing.
     pub fn owes_return(&self, epochs: GroupEpochs) -> bool {
-        let is_here = self.phase == PodPhase::Open && self.deleted_at.is_none() && !self.workers_succeeded;
+        let is_here = self.is_here() && !self.workers_succeeded;
         let owes = |epoch: i32| match epochs.verdict(epoch) {
             EpochVerdict::Restart => true,
             EpochVerdict::Run => self.workers == 0,
