@@ -12,7 +12,7 @@ use crate::nodes::MOST_FAILURES;
 use crate::restart_request::{Problems, RestartRequest};
 use crate::syntax;
 use crate::{
-    AvoidNodes, FailurePolicyRule, JobSet, JobSetSpec, JobTemplateSpec, LeaveCordoned, ReplicatedJob, RestartBudget,
+    FailurePolicyRule, JobSet, JobSetSpec, JobTemplateSpec, LeaveCordoned, ReplicatedJob, RestartBudget,
     RestartStrategy, Scope, SuccessPolicy, labels,
 };
 
@@ -113,11 +113,6 @@ impl JobSet {
     /// `None` if the annotation is absent or is no such number.
     pub fn move_after_failures(&self) -> Option<u32> {
         self.annotation(labels::MOVE_AFTER_FAILURES)?.parse().ok().filter(|number| *number <= MOST_FAILURES)
-    }
-
-    /// How new Pods keep away from avoided nodes ([`labels::AVOID_NODES`]).
-    pub fn avoid_nodes(&self) -> AvoidNodes {
-        self.annotation(labels::AVOID_NODES).and_then(AvoidNodes::parse).unwrap_or_default()
     }
 
     /// When Pods leave a node that is cordoned ([`labels::LEAVE_CORDONED`]). `None` if the annotation is absent, or has no such value.

@@ -1,6 +1,7 @@
 //! Bad, cordoned and lost nodes: the values of their annotations, and what the status keeps of them.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
+use k8s_openapi::jiff::SignedDuration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -10,6 +11,9 @@ use crate::LaterFields;
 pub const MOST_FAILURES: u32 = 16;
 /// Maximum number of strikes, of avoided nodes, and of Pods that move from one node, in a status.
 pub const KEPT: usize = 16;
+
+/// For how long a failure that is blamed on a node is a strike.
+pub const STRIKE_LASTS: SignedDuration = SignedDuration::from_hours(24);
 
 /// How new Pods keep away from avoided nodes. The names are the values of [`AVOID_NODES`](crate::labels::AVOID_NODES).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,7 +100,7 @@ pub struct AvoidedNode {
     pub until: Time,
     /// failures is the number of strikes for which it is avoided.
     pub failures: i32,
-    /// reason is why, in one word: Failures, or Cordoned.
+    /// reason is why, in one word: Failures.
     #[schemars(length(max = 63))]
     pub reason: String,
     /// domain is the topology domain of the node, where the JobSet is placed exclusively and a Job has to leave the domain as a whole: new
@@ -125,8 +129,6 @@ pub struct AvoidedNode {
 impl AvoidedNode {
     /// Value of `reason`: failures are blamed on the node.
     pub const FAILURES: &str = "Failures";
-    /// Value of `reason`: the node is cordoned.
-    pub const CORDONED: &str = "Cordoned";
 }
 
 /// How new Pods of a JobSet keep away from `avoided` now, if `asked` is what its annotation says.

@@ -17,20 +17,16 @@ pub(super) fn bad(facts: &Facts) -> Vec<Finding> {
 }
 
 fn finding(facts: &Facts, node: &str, tally: &NodeTally) -> Option<Finding> {
-    let blamed = match tally.failures {
-        0 => String::new(),
-        1 => "1 failure in 24 h on it; ".to_owned(),
-        failures => format!("{failures} failures in 24 h on it; "),
-    };
     let see = "`kubectl jobset nodes -A` shows which other JobSets blame it.";
     if let Some(until) = tally.avoided_until {
+        let blamed = tally.failures().map(|failures| format!("{failures} on it; ")).unwrap_or_default();
         let what = format!("New Pods keep away from node {node}: {blamed}avoided until {until:.0}.");
         return Some(Finding::new("NodeAvoided", what, see));
     }
     if tally.failures < SUSPECT || facts.jobset.move_after_failures().is_some() {
         return None;
     }
-    let what = format!("{} failures in 24 h are blamed on node {node}.", tally.failures);
+    let what = format!("{} are blamed on node {node}.", tally.failures()?);
     let in_place = facts.jobset.spec.restart_strategy() == RestartStrategy::InPlaceRestart;
     let advice = if in_place {
         let (name, key) = (facts.jobset.name_any(), labels::MOVE_AFTER_FAILURES);

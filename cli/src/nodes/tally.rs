@@ -2,12 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use jobset_api::nodes::STRIKE_LASTS;
 use jobset_api::{AvoidedNode, NodeStrike};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
-
-/// For how long a failure is a strike.
-const STRIKE: SignedDuration = SignedDuration::from_hours(24);
+use k8s_openapi::jiff::Timestamp;
 
 /// What one JobSet says of one node.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -22,11 +20,22 @@ pub struct NodeTally {
     pub avoided_until: Option<Timestamp>,
 }
 
+impl NodeTally {
+    /// `2 failures in 24 h`; `None` without a failure.
+    pub fn failures(&self) -> Option<String> {
+        match self.failures {
+            0 => None,
+            1 => Some("1 failure in 24 h".to_owned()),
+            failures => Some(format!("{failures} failures in 24 h")),
+        }
+    }
+}
+
 /// The nodes that a JobSet has trouble with now. The controller removes what is over only when it next writes the status.
 pub fn tally(strikes: &[NodeStrike], avoided: &[AvoidedNode], now: Timestamp) -> BTreeMap<String, NodeTally> {
     let mut nodes: BTreeMap<String, NodeTally> = BTreeMap::new();
     for NodeStrike { node, time: MicroTime(time), reason, .. } in strikes {
-        if now.duration_since(*time) < STRIKE {
+        if now.duration_since(*time) < STRIKE_LASTS {
             let tally = nodes.entry(node.clone()).or_default();
             tally.failures += 1;
             tally.last = tally.last.max(Some(*time));

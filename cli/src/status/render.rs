@@ -89,13 +89,9 @@ fn head(status: &JobSetTree, view: &View) -> String {
 
 /// What the JobSet says of a node.
 fn trouble(node: &str, tally: &NodeTally, view: &View) -> String {
-    let failures = match tally.failures {
-        0 => String::new(),
-        1 => ", 1 failure in 24 h".to_owned(),
-        failures => format!(", {failures} failures in 24 h"),
-    };
-    let avoided = tally.avoided_until.map(|until| format!(", avoided for {}", age(Some(view.now), until)));
-    format!("{node}{failures}{}", avoided.unwrap_or_default())
+    let avoided = tally.avoided_until.map(|until| format!("avoided for {}", age(Some(view.now), until)));
+    let trouble = [tally.failures(), avoided].into_iter().flatten();
+    [node.to_owned()].into_iter().chain(trouble).collect::<Vec<_>>().join(", ")
 }
 
 /// Conditions that report a failure when they are true.

@@ -4,12 +4,11 @@
 //! the index.
 
 use jobset_api::NodeStrike;
+use jobset_api::nodes::STRIKE_LASTS;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 /// For how long a node is avoided, and for how long the strikes of one index on several nodes speak against the index.
 pub(crate) const COOL_DOWN: SignedDuration = SignedDuration::from_hours(1);
-/// For how long a strike is kept.
-const KEPT_FOR: SignedDuration = SignedDuration::from_hours(24);
 /// Of so many nodes that a group runs on, one may be avoided.
 const NODES_FOR_ONE: usize = 10;
 
@@ -54,7 +53,7 @@ pub(crate) fn index_is_at_fault(strikes: &[NodeStrike], job: &str, index: i32, n
 
 /// Drops strikes that are too old to be kept.
 pub(crate) fn drop_old(strikes: &mut Vec<NodeStrike>, now: Timestamp) {
-    strikes.retain(|strike| now.duration_since(strike.time.0) < KEPT_FOR);
+    strikes.retain(|strike| now.duration_since(strike.time.0) < STRIKE_LASTS);
 }
 
 /// How many nodes may be avoided of so many that a group runs on.

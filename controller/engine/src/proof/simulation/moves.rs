@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use fastrand::Rng;
 use jobset_api::nodes::avoidance;
 use jobset_api::{AvoidNodes, AvoidedNode, JobSet, JobSetStatus, NodeStrike, labels};
+use jobset_objects::HOSTNAME;
 use jobset_objects::PartialCondition;
 use jobset_rules::{Action, PodDeletion};
 use k8s_openapi::api::batch::v1::Job;
@@ -27,7 +28,6 @@ const HOUR: u32 = 600;
 const UNSEEN: u8 = 12;
 const COOL_DOWN: SignedDuration = SignedDuration::from_hours(1);
 const MOVE_LIMIT: SignedDuration = SignedDuration::from_mins(5);
-const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// What is bad, for the whole life.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,7 +132,8 @@ impl SimulatedCluster {
             self.trace(|| format!("the scheduler keeps away from {node}"));
             return Placement { node: other, finds_none: None };
         }
-        let asked = avoidance(self.api.jobset.avoid_nodes(), &avoided);
+        let asked = self.api.jobset.annotation(labels::AVOID_NODES).and_then(AvoidNodes::parse);
+        let asked = avoidance(asked.unwrap_or_default(), &avoided);
         if self.broken == Some(RuleMutation::HardWhereSoftWasAsked) {
             return Placement { node, finds_none: Some(AvoidNodes::Preferred) };
         }
