@@ -1,6 +1,7 @@
 //! A metric whose series are computed at each scrape. No series can outlive its object.
 
-use prometheus::core::Desc;
+use prometheus::Registry;
+use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
 
 /// A metric with the series of one scrape.
@@ -46,12 +47,36 @@ impl Family {
     }
 
     /// The description for a registry.
-    ///
-    /// # Errors
-    /// If the name of the metric or of a label is invalid.
-    pub fn desc(&self) -> prometheus::Result<Desc> {
+    fn desc(&self) -> prometheus::Result<Desc> {
         let labels = self.labels.iter().map(|&label| label.to_owned()).collect();
         Desc::new(self.name.to_owned(), self.help.to_owned(), labels, std::collections::HashMap::new())
+    }
+}
+
+/// Registers the families that this function makes at each scrape: the same ones always, with any series.
+///
+/// # Errors
+/// If the name of a metric or of a label is invalid, or one of the metrics is already registered.
+pub fn register_families(
+    registry: &Registry,
+    families: impl Fn() -> Vec<Family> + Send + Sync + 'static,
+) -> prometheus::Result<()> {
+    let descs = families().iter().map(Family::desc).collect::<prometheus::Result<_>>()?;
+    registry.register(Box::new(FamilyCollector { descs, families }))
+}
+
+struct FamilyCollector<F> {
+    descs: Vec<Desc>,
+    families: F,
+}
+
+impl<F: Fn() -> Vec<Family> + Send + Sync> Collector for FamilyCollector<F> {
+    fn desc(&self) -> Vec<&Desc> {
+        self.descs.iter().collect()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        (self.families)().into_iter().map(Into::into).collect()
     }
 }
 

@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use prometheus::{IntGauge, Opts, Registry, TEXT_FORMAT, TextEncoder};
 
-pub use family::Family;
+pub use family::{Family, register_families};
 pub use series::remove_series;
 
 /// Path of the metrics endpoint.

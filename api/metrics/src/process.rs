@@ -7,29 +7,12 @@ use std::fs;
 
 use procfs::process::{LimitValue, Process, Stat};
 use prometheus::Registry;
-use prometheus::core::{Collector, Desc};
-use prometheus::proto::MetricFamily;
 
-use crate::family::Family;
+use crate::family::{Family, register_families};
 
 /// Registers the metrics of this process. They are read from `/proc` at each scrape.
 pub(crate) fn register(registry: &Registry) -> prometheus::Result<()> {
-    let descs = families(Readings::default()).iter().map(Family::desc).collect::<prometheus::Result<_>>()?;
-    registry.register(Box::new(ProcessCollector { descs }))
-}
-
-struct ProcessCollector {
-    descs: Vec<Desc>,
-}
-
-impl Collector for ProcessCollector {
-    fn desc(&self) -> Vec<&Desc> {
-        self.descs.iter().collect()
-    }
-
-    fn collect(&self) -> Vec<MetricFamily> {
-        families(Readings::of_this_process()).into_iter().map(Into::into).collect()
-    }
+    register_families(registry, || families(Readings::of_this_process()))
 }
 
 /// What `/proc` says about the process. A value is `None` where `/proc` does not show it.
@@ -106,6 +89,8 @@ fn float(number: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use prometheus::proto::MetricFamily;
+
     use super::*;
 
     #[test]

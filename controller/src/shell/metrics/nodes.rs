@@ -6,19 +6,16 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
+use jobset_api::nodes::STRIKE_LASTS;
 use jobset_api::{JobSet, JobSetStatus};
-use jobset_metrics::Family;
+use jobset_metrics::{Family, register_families};
 use jobset_program::lock;
 use jobset_store::Key;
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::jiff::Timestamp;
 use prometheus::Registry;
-use prometheus::core::{Collector, Desc};
-use prometheus::proto::MetricFamily;
 
 /// Most nodes that have a series.
 const MOST_NODES: usize = 100;
-/// How old a failure is that nobody looks at any more.
-const OLD: SignedDuration = SignedDuration::from_hours(24);
 
 /// The nodes that JobSets blame and avoid as of their last reconciliation, shared with the scrapes.
 #[derive(Clone, Default)]
@@ -34,9 +31,12 @@ struct NodesOfJobSet {
 impl NodeMetrics {
     pub(in crate::shell) fn register(registry: &Registry) -> prometheus::Result<Self> {
         let metrics = Self::default();
-        let descs = families(&HashMap::new(), Timestamp::UNIX_EPOCH);
-        let descs = descs.iter().map(Family::desc).collect::<prometheus::Result<_>>()?;
-        registry.register(Box::new(NodeCollector { descs, metrics: metrics.clone() }))?;
+        let scraped = metrics.clone();
+        register_families(registry, move || {
+            // The loop waits for the copy, and not until the series are made.
+            let nodes = lock(&scraped.0).clone();
+            families(&nodes, Timestamp::now())
+        })?;
         Ok(metrics)
     }
 
@@ -72,23 +72,6 @@ impl NodesOfJobSet {
     }
 }
 
-struct NodeCollector {
-    descs: Vec<Desc>,
-    metrics: NodeMetrics,
-}
-
-impl Collector for NodeCollector {
-    fn desc(&self) -> Vec<&Desc> {
-        self.descs.iter().collect()
-    }
-
-    fn collect(&self) -> Vec<MetricFamily> {
-        // The loop waits for the copy, and not until the series are made.
-        let nodes = lock(&self.metrics.0).clone();
-        families(&nodes, Timestamp::now()).into_iter().map(Into::into).collect()
-    }
-}
-
 fn families(nodes: &HashMap<Key, NodesOfJobSet>, now: Timestamp) -> Vec<Family> {
     let mut avoided = Family::gauge(
         "jobset_avoided_nodes",
@@ -104,7 +87,7 @@ fn families(nodes: &HashMap<Key, NodesOfJobSet>, now: Timestamp) -> Vec<Family> 
     for (key, nodes) in nodes {
         let lasting = nodes.avoided.iter().filter(|until| **until > now).count();
         *by_namespace.entry(&key.namespace).or_default() += u32::try_from(lasting).unwrap_or(u32::MAX);
-        for (node, _) in nodes.blamed.iter().filter(|(_, at)| now.duration_since(**at) < OLD) {
+        for (node, _) in nodes.blamed.iter().filter(|(_, at)| now.duration_since(**at) < STRIKE_LASTS) {
             *by_node.entry(node).or_default() += 1;
         }
     }
@@ -122,6 +105,7 @@ fn families(nodes: &HashMap<Key, NodesOfJobSet>, now: Timestamp) -> Vec<Family> 
 #[cfg(test)]
 mod tests {
     use prometheus::TextEncoder;
+    use prometheus::proto::MetricFamily;
     use serde_json::json;
 
     use super::*;

@@ -7,13 +7,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use jobset_api::{JobSet, JobSetStatus, ReplicatedJobStatus, RestartBudget};
-use jobset_metrics::Family;
+use jobset_metrics::{Family, register_families};
 use jobset_program::lock;
 use jobset_rules::Barrier;
 use jobset_store::Key;
 use prometheus::Registry;
-use prometheus::core::{Collector, Desc};
-use prometheus::proto::MetricFamily;
 
 /// The JobSets as of their last reconciliation, shared with the scrapes.
 #[derive(Clone, Default)]
@@ -27,9 +25,13 @@ struct ReconciledJobSet {
 
 impl ObjectMetrics {
     pub(in crate::shell) fn register(registry: &Registry) -> prometheus::Result<Self> {
-        let (metrics, families) = (Self::default(), families(&HashMap::new()));
-        let descs = families.iter().map(Family::desc).collect::<prometheus::Result<_>>()?;
-        registry.register(Box::new(ObjectCollector { descs, metrics: metrics.clone() }))?;
+        let metrics = Self::default();
+        let scraped = metrics.clone();
+        register_families(registry, move || {
+            // The copy is short. The loop does not wait until the series are made.
+            let jobsets = scraped.lock().clone();
+            families(&jobsets)
+        })?;
         Ok(metrics)
     }
 
@@ -45,23 +47,6 @@ impl ObjectMetrics {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, ReconciledJobSet>> {
         lock(&self.0)
-    }
-}
-
-struct ObjectCollector {
-    descs: Vec<Desc>,
-    metrics: ObjectMetrics,
-}
-
-impl Collector for ObjectCollector {
-    fn desc(&self) -> Vec<&Desc> {
-        self.descs.iter().collect()
-    }
-
-    fn collect(&self) -> Vec<MetricFamily> {
-        // The copy is short. The loop does not wait until the series are made.
-        let jobsets = self.metrics.lock().clone();
-        families(&jobsets).into_iter().map(Into::into).collect()
     }
 }
 
