@@ -2,20 +2,20 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 use jobset_api::labels;
 use jobset_harness::Cluster;
 use jobset_harness::group::{Group, LIMIT, Workers};
-use jobset_harness::install::{install, kubectl};
+use jobset_harness::install::kubectl;
 use jobset_harness::journal::now;
 use jobset_harness::wait::{self, Check};
 use jobset_harness::workload::{SUPERVISED, Workload};
 use rstest::rstest;
 use serde_json::json;
-use tokio::sync::{Mutex, MutexGuard, OnceCell};
+use tokio::sync::MutexGuard;
 
-use super::binaries;
 use super::ends::{has_restarted, notes};
+use super::shared::LoneCluster;
 
 /// After this time without word of a kubelet, its node is unreachable, in the cluster of these tests.
 const MONITOR_GRACE: u32 = 20;
@@ -26,20 +26,9 @@ const PODS: usize = 3;
 
 /// A cluster of three nodes that are cordoned and killed, with the product installed. Whoever has it, has it alone.
 async fn three_nodes() -> Result<(&'static Cluster, MutexGuard<'static, ()>)> {
-    static CLUSTER: OnceCell<Result<Cluster, String>> = OnceCell::const_new();
-    static ALONE: Mutex<()> = Mutex::const_new(());
-    let alone = ALONE.lock().await;
-    let start = || async {
-        let start = async {
-            let grace = format!("--node-monitor-grace-period={MONITOR_GRACE}s");
-            let cluster = Cluster::builder().controller_manager_arg(grace).cluster(3).await?;
-            install(&cluster, binaries().await?).await?;
-            anyhow::Ok(cluster)
-        };
-        start.await.map_err(|error| format!("{error:#}"))
-    };
-    let cluster = CLUSTER.get_or_init(start).await.as_ref().map_err(|error| anyhow!("no cluster: {error}"))?;
-    Ok((cluster, alone))
+    static CLUSTER: LoneCluster = LoneCluster::new();
+    let grace = format!("--node-monitor-grace-period={MONITOR_GRACE}s");
+    CLUSTER.alone(3, Cluster::builder().controller_manager_arg(grace)).await
 }
 
 /// Three workers, and an annotation of their JobSet.

@@ -1,13 +1,13 @@
 //! Groups on the cluster that the tests share, and what is asserted of several of them.
 
-use anyhow::{Context, Result, bail};
-use jobset_harness::cluster::{self, Cluster};
+use anyhow::{Context, Result, anyhow, bail};
+use jobset_harness::cluster::{self, Cluster, Options};
 use jobset_harness::group::{Group, Worker, Workers};
 use jobset_harness::install::install;
 use jobset_harness::programs::{RustBinaries, beside, rust_binaries};
 use jobset_harness::workload::Workload;
 use tokio::process::Command;
-use tokio::sync::{OnceCell, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use tokio::sync::{Mutex, MutexGuard, OnceCell, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Held by those who create JobSets, and alone by the test that takes the admission service away.
 static ADMISSION: RwLock<()> = RwLock::const_new(());
@@ -86,6 +86,37 @@ pub(crate) fn assert_in_place(before: &Workers, after: &Workers) {
 pub(crate) async fn binaries() -> Result<&'static RustBinaries> {
     static BINARIES: OnceCell<RustBinaries> = OnceCell::const_new();
     BINARIES.get_or_try_init(rust_binaries).await
+}
+
+/// A cluster of its own kind, with the product installed, for several tests. Whoever has it, has it alone.
+pub(crate) struct LoneCluster {
+    cluster: OnceCell<Result<Cluster, String>>,
+    alone: Mutex<()>,
+}
+
+impl LoneCluster {
+    pub(crate) const fn new() -> Self {
+        Self { cluster: OnceCell::const_new(), alone: Mutex::const_new(()) }
+    }
+
+    /// The cluster of so many nodes with these options, started by the first test.
+    pub(crate) async fn alone(
+        &'static self,
+        nodes: usize,
+        options: Options,
+    ) -> Result<(&'static Cluster, MutexGuard<'static, ()>)> {
+        let alone = self.alone.lock().await;
+        let start = || async {
+            let start = async {
+                let cluster = options.cluster(nodes).await?;
+                install(&cluster, binaries().await?).await?;
+                anyhow::Ok(cluster)
+            };
+            start.await.map_err(|error| format!("{error:#}"))
+        };
+        let cluster = self.cluster.get_or_init(start).await.as_ref().map_err(|error| anyhow!("no cluster: {error}"))?;
+        Ok((cluster, alone))
+    }
 }
 
 /// The shared cluster, with the product installed.

@@ -1,7 +1,6 @@
 //! How a JobSet is read for Pods that may avoid nodes: once for many of them, within a time limit, and never in the way of others.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 use anyhow::{Context as _, Result};
 use axum::Router;
@@ -19,13 +18,11 @@ use jobset_webhook::nodes::known::KnownJobSets;
 use jobset_webhook::pod::lookup::Lookup;
 use jobset_webhook::serve::{NODES_PATH, VALIDATE_PATH, pod_router, router};
 use k8s_openapi::jiff::Timestamp;
-use kube::client::ClientBuilder;
 use kube::{Client, Config, ResourceExt as _};
 use prometheus::{Registry, TextEncoder};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tower::ServiceExt as _;
-use tower::util::MapRequestLayer;
 
 use crate::client::JSON;
 use crate::exclusive::Space;
@@ -54,13 +51,7 @@ async fn asked(routes: &Router, path: &str, review: &Value) -> Result<Value> {
 async fn many_pods_at_once_cost_one_request() -> Result<()> {
     let space = Space::new("avoid-many").await?;
     let jobset = space.avoiding("train", json!({}), &["bad"]).await?;
-    let requests = Arc::new(AtomicU32::new(0));
-    let counted = Arc::clone(&requests);
-    let count = MapRequestLayer::new(move |request: axum::http::Request<_>| {
-        counted.fetch_add(1, Ordering::Relaxed);
-        request
-    });
-    let client = ClientBuilder::try_from(space.plane.plane.client_config())?.with_layer(&count).build();
+    let (client, requests) = space.plane.counting_client()?;
     let known = KnownJobSets::new(client);
     let of_train = key(space.namespace, "train");
     assert!(known.now(&of_train).is_none());

@@ -1,21 +1,26 @@
 //! An API server with the CRD, and admission services that it calls at their URL.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Parser as _;
+use hyper::Request;
 use jobset_api::JobSet;
 pub(crate) use jobset_harness::admission::NAMESPACE;
 use jobset_harness::{ControlPlane, admission, install, paths, wait};
 use jobset_webhook::args::Args;
 use jobset_webhook::run::Service;
 use kube::api::PostParams;
+use kube::client::ClientBuilder;
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tower::util::MapRequestLayer;
 
 pub(crate) const LIMIT: Duration = Duration::from_mins(1);
 pub(crate) const VALIDATING: &str = "jobset-validating-webhook-configuration";
@@ -182,6 +187,17 @@ impl Plane {
         let mut config = self.plane.client_config();
         config.auth_info = kube::config::AuthInfo { token, ..kube::config::AuthInfo::default() };
         Ok(Client::try_from(config)?)
+    }
+
+    /// A client that counts its requests.
+    pub(crate) fn counting_client(&self) -> Result<(Client, Arc<AtomicU32>)> {
+        let requests = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&requests);
+        let count = MapRequestLayer::new(move |request: Request<_>| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            request
+        });
+        Ok((ClientBuilder::try_from(self.plane.client_config())?.with_layer(&count).build(), requests))
     }
 
     /// Starts an admission service where the API server can call it.

@@ -2,8 +2,7 @@
 
 use std::convert::Infallible;
 use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -15,12 +14,10 @@ use jobset_webhook::pod::lookup::{LONGEST_WAIT, Lookup};
 use jobset_webhook::pod::placement::Follower;
 use jobset_webhook::pod::refusal::Refusal;
 use k8s_openapi::api::batch::v1::Job;
-use kube::client::ClientBuilder;
 use kube::{Client, Config, ResourceExt as _};
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
-use tower::util::MapRequestLayer;
 
 use crate::cluster::{LIMIT, Plane};
 use crate::exclusive::Space;
@@ -100,13 +97,7 @@ async fn replica_without_leaders_says_so_until_listed() -> Result<()> {
 #[tokio::test]
 async fn jobs_that_nobody_has_cost_no_request() -> Result<()> {
     let space = Space::new("invented").await?;
-    let requests = Arc::new(AtomicU32::new(0));
-    let counted = Arc::clone(&requests);
-    let count = MapRequestLayer::new(move |request: axum::http::Request<_>| {
-        counted.fetch_add(1, Ordering::Relaxed);
-        request
-    });
-    let client = ClientBuilder::try_from(space.plane.plane.client_config())?.with_layer(&count).build();
+    let (client, requests) = space.plane.counting_client()?;
     let (lookup, _watch) = watched(Lookup::new(client, Duration::from_millis(50)));
     all_leaders_are_known(&lookup).await?;
     for number in 0..300 {

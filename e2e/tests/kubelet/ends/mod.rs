@@ -10,11 +10,10 @@ mod reboot;
 mod refusals;
 mod returns;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 use jobset_api::{conditions, labels};
 use jobset_harness::Cluster;
 use jobset_harness::group::{Group, LIMIT, Worker};
-use jobset_harness::install::install;
 use jobset_harness::journal::{Entry, now};
 use jobset_harness::wait::{self, Check};
 use jobset_harness::workload::Workload;
@@ -22,9 +21,9 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::ListParams;
 use serde_json::json;
-use tokio::sync::{Mutex, MutexGuard, OnceCell};
+use tokio::sync::MutexGuard;
 
-use super::binaries;
+use super::shared::LoneCluster;
 
 /// The Job controller's own count of the failed Pods of an index, in whose order its back-off grows.
 const INDEX_FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
@@ -33,19 +32,8 @@ const DNS_CACHE: u32 = 30;
 
 /// A cluster whose nodes are drained and rebooted, with the product installed. Whoever has it, has it alone.
 async fn own_cluster() -> Result<(&'static Cluster, MutexGuard<'static, ()>)> {
-    static CLUSTER: OnceCell<Result<Cluster, String>> = OnceCell::const_new();
-    static ALONE: Mutex<()> = Mutex::const_new(());
-    let alone = ALONE.lock().await;
-    let start = || async {
-        let start = async {
-            let cluster = Cluster::builder().dns_cache(DNS_CACHE).cluster(2).await?;
-            install(&cluster, binaries().await?).await?;
-            anyhow::Ok(cluster)
-        };
-        start.await.map_err(|error| format!("{error:#}"))
-    };
-    let cluster = CLUSTER.get_or_init(start).await.as_ref().map_err(|error| anyhow!("no cluster: {error}"))?;
-    Ok((cluster, alone))
+    static CLUSTER: LoneCluster = LoneCluster::new();
+    CLUSTER.alone(2, Cluster::builder().dns_cache(DNS_CACHE)).await
 }
 
 /// A group that may not restart at all, but for maintenance.
