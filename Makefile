@@ -144,7 +144,7 @@ tests-on-control-planes:
 	done
 
 .PHONY: test-long
-test-long: deny images-twice release-rehearsal readme docs conformance takeover training breaks clients cert-manager test-ui test-on-1.37 test-older-kubelets ##* What make test has no time for: make deny, images-twice, release-rehearsal, readme, docs, conformance, takeover, training, breaks, clients, cert-manager, test-ui, and tests on 1.37, 3 h.
+test-long: deny images-twice release-rehearsal readme docs conformance takeover training breaks hangs clients cert-manager test-ui test-on-1.37 test-older-kubelets ##* What make test has no time for: make deny, images-twice, release-rehearsal, readme, docs, conformance, takeover, training, breaks, hangs, clients, cert-manager, test-ui, and tests on 1.37, 3 h.
 
 # Both tests on the newer Kubernetes: `make test` has linted the programs and run the tests that need no cluster.
 .PHONY: programs-of-1.37
@@ -254,6 +254,11 @@ test-certificates: tools deps ## Three replicas get their first certificates, a 
 .PHONY: test-output
 test-output: rust ## 100 MB/s of output for a minute through a supervising agent: equal byte by byte, within its memory.
 	cargo test --locked -p jobset-agent --test agent -- --ignored --nocapture output_of_a_minute
+
+.PHONY: hangs
+hangs: tools deps ## 200 groups of real workers of which one hangs, at random: noticed in time, and no wrong one named. SEED=1 HANGS=200: ten minutes.
+	@$(E2E) programs
+	cargo test --locked -p jobset-agent --test agent -- --ignored --nocapture worker_that_hangs_is_noticed
 
 .PHONY: images
 images: build ##* Builds the images of controller, webhook, certs, relay and agent without Docker: target/images/*.tar. ARCH=arm64 for another machine, TAG=1.

@@ -100,6 +100,12 @@ pub enum ChannelInput {
     Watched(Input),
     /// The agent reports.
     Report(Report),
+    /// The worker has told of progress, or makes none any longer. The report of the present epoch has this text from now on.
+    Progress {
+        text: String,
+        /// Whether the annotation has to have it, too.
+        is_urgent: bool,
+    },
     /// The answer to [`ChannelOutput::Write`]: [`Input::Reported`] or [`Input::ReportFailed`].
     Written(Input),
     /// The delay of [`ChannelOutput::WriteLater`] has elapsed.
@@ -159,6 +165,7 @@ impl Channels {
             ChannelInput::StreamTimeout => self.on_stream_timeout(),
             ChannelInput::Watched(input) => self.on_watched(input),
             ChannelInput::Report(report) => self.on_report(report),
+            ChannelInput::Progress { text, is_urgent } => self.on_progress(text, is_urgent),
             ChannelInput::Written(answer) => self.on_written(answer),
             ChannelInput::WriteDue => self.on_write_due(),
         }
@@ -254,6 +261,28 @@ impl Channels {
         }
         self.owed = Some(Write { epoch, is_awaited: true, rests: false });
         self.write_owed()
+    }
+
+    /// The stream has it at once. Without a stream, only what is urgent is worth a request.
+    fn on_progress(&mut self, text: String, is_urgent: bool) -> Vec<ChannelOutput> {
+        let Some(report) = &mut self.reported else { return Vec::new() };
+        report.progress = Some(text);
+        let (report, is_live) = (report.clone(), self.stream == Stream::Live);
+        let carried = Write::carried(report.epoch);
+        let mut outputs = Vec::new();
+        if is_live {
+            outputs.push(ChannelOutput::Send(report));
+        }
+        // A report that is owed has the text when it is written.
+        if is_urgent && self.owed.is_none() {
+            self.owed = Some(carried);
+            outputs.extend(if is_live {
+                vec![ChannelOutput::WriteLater { pods: self.pods }]
+            } else {
+                self.write_owed()
+            });
+        }
+        outputs
     }
 
     /// A write that has no answer yet goes first, and this one waits again.

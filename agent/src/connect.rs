@@ -115,7 +115,7 @@ mod tests {
     use super::*;
     use crate::args::Names;
     use crate::decide::Input;
-    use crate::report::report;
+    use crate::report::{Extras, report};
 
     /// The input after a report that gets this response.
     async fn input_after_response(head: &str, body: &str) -> Input {
@@ -132,7 +132,7 @@ mod tests {
             std::future::pending::<()>().await;
         });
         let names = Names { namespace: "ml".to_owned(), pod: "train-w-0-0".to_owned(), jobset: "train".to_owned() };
-        report(&client(Config::new(uri)).unwrap(), &names, 1, None, None).await
+        report(&client(Config::new(uri)).unwrap(), &names, 1, &Extras::default()).await
     }
 
     #[rstest]

@@ -28,7 +28,7 @@ pub fn names() -> Vec<String> {
 }
 
 /// Process ids of all descendants, zombies included.
-fn descendants() -> BTreeSet<i32> {
+pub fn descendants() -> BTreeSet<i32> {
     let entries = fs::read_dir("/proc").inspect_err(|error| {
         tracing::warn!(%error, "cannot read /proc to kill the processes of the worker; mount it in the container");
     });
@@ -38,13 +38,18 @@ fn descendants() -> BTreeSet<i32> {
     descendants_of(i32::try_from(std::process::id()).unwrap_or(1), &parents)
 }
 
-/// Parent of a process; `None` if the process has ended. The name in the second field may contain any character, for example a
+/// Parent of a process; `None` if the process has ended. The name before these fields may contain any character, for example a
 /// parenthesis.
 fn parent(pid: i32) -> Option<i32> {
+    stat_fields(pid)?.get(1)?.parse().ok()
+}
+
+/// The fields of a process after its name, in `/proc/PID/stat`: its state, its parent, and so on. `None` if it has ended.
+pub fn stat_fields(pid: i32) -> Option<Vec<String>> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
     let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
-    let mut fields = std::str::from_utf8(&stat[after_name..]).ok()?.split_ascii_whitespace();
-    fields.nth(1)?.parse().ok()
+    let fields = std::str::from_utf8(&stat[after_name..]).ok()?.split_ascii_whitespace();
+    Some(fields.map(str::to_owned).collect())
 }
 
 /// All descendants of `root` among these pairs of a process and its parent.

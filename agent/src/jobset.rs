@@ -50,6 +50,20 @@ struct JobSetStatus {
     synced_epoch: i32,
     deprecated_epoch: i32,
     terminal_state: String,
+    progress: JobSetProgress,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct JobSetProgress {
+    longest_pause_seconds: Option<u32>,
+}
+
+impl JobSetView {
+    /// `status.progress.longestPauseSeconds`.
+    pub fn longest_pause(&self) -> Option<u32> {
+        self.status.progress.longest_pause_seconds
+    }
 }
 
 impl From<&JobSetView> for JobSetState {

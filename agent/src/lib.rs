@@ -13,6 +13,8 @@
 //! - [`probe`] shows the [`barrier`] to the kubelet. [`epoch_file`] shows the epoch to the worker.
 //! - [`save`] lets the worker beside a sidecar save its state before the Pod restarts.
 //! - [`termination_log`] shows in the Pod's status why the agent could not start, or how its worker ended.
+//! - [`progress`] decides, as pure, when a worker makes no progress, and what is reported of it. [`follow`] reads what the worker
+//!   tells. [`evidence`] and [`stall_command`] say what was seen of a worker that makes none. [`group_pause`] has what the status says.
 //! - [`descendants`] finds the processes of a supervised worker, so that none survives into the next epoch.
 
 pub mod annotation;
@@ -25,17 +27,22 @@ pub mod decide;
 pub mod descendants;
 pub mod epoch_file;
 pub mod error;
+pub mod evidence;
+pub mod follow;
+pub mod group_pause;
 pub mod install;
 pub mod jobset;
 pub mod liveness;
 pub mod output;
 pub mod probe;
+pub mod progress;
 mod relay_address;
 pub mod report;
 pub mod request_failure;
 pub mod run;
 pub mod save;
 pub mod signals;
+pub mod stall_command;
 pub mod stream;
 pub mod termination_log;
 pub mod token;

@@ -32,13 +32,15 @@ pub struct Liveness {
     /// When the newest statement must have been made, by the clock of the agent.
     alive_at: Instant,
     silence: Duration,
+    /// The longest pause that the newest statement about the JobSet has.
+    pub longest_pause: Option<u32>,
 }
 
 impl Liveness {
     /// A connection that begins now, whose hello has this nonce. A relay that passes on nothing about the JobSet with this UID for
     /// `silence` does not count.
     pub fn new(jobset_uid: String, nonce: Nonce, now: Instant, silence: Duration) -> Self {
-        Self { jobset_uid, nonce, reference: None, newest: i64::MIN, alive_at: now, silence }
+        Self { jobset_uid, nonce, reference: None, newest: i64::MIN, alive_at: now, silence, longest_pause: None }
     }
 
     /// Takes a statement that the leader has signed. Returns what the channels of the agent have to know: nothing if it is a sign
@@ -54,7 +56,8 @@ impl Liveness {
         if group.is_some() || !repeats {
             self.note(time, is_answer && group.is_some(), now);
         }
-        let GroupState { uid, synced, deprecated, failed, bypass, pods } = group?;
+        let GroupState { uid, synced, deprecated, failed, bypass, pods, pause } = group?;
+        self.longest_pause = pause;
         let state = JobSetState { uid, synced, deprecated, failed, bypass };
         Some(ChannelInput::Statement { is_answer, state, pods })
     }

@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 
+use crate::progress::StepReader;
+
 /// Number of bytes that are kept of both streams together, and at most of each.
 const KEPT: usize = 4096;
 /// Number of bytes that are copied at once: the capacity of a pipe.
@@ -48,15 +50,19 @@ pub fn pipe(command: &mut Command) {
 }
 
 impl WorkerOutput {
-    /// Copies these streams of a worker to those of the agent. Without pipes there is nothing to copy.
+    /// Copies these streams of a worker to those of the agent, each with a reader of its steps. Without pipes there is nothing to copy.
     ///
     /// # Errors
     /// No thread can be started.
-    pub fn copy(stdout: Option<ChildStdout>, stderr: Option<ChildStderr>) -> io::Result<Self> {
+    pub fn copy(
+        stdout: Option<ChildStdout>,
+        stderr: Option<ChildStderr>,
+        step_reader: impl Fn() -> Option<StepReader>,
+    ) -> io::Result<Self> {
         let (sender, copied) = mpsc::channel(1);
         let output = Self { stdout: Arc::default(), stderr: Arc::default(), copied };
-        copy("stdout", stdout.map(OwnedFd::from), io::stdout(), &output.stdout, &sender)?;
-        copy("stderr", stderr.map(OwnedFd::from), io::stderr(), &output.stderr, &sender)?;
+        copy("stdout", stdout.map(OwnedFd::from), io::stdout(), &output.stdout, step_reader(), &sender)?;
+        copy("stderr", stderr.map(OwnedFd::from), io::stderr(), &output.stderr, step_reader(), &sender)?;
         Ok(output)
     }
 
@@ -92,6 +98,7 @@ fn copy(
     from: Option<OwnedFd>,
     to: impl AsFd,
     kept: &Arc<Mutex<KeptOutput>>,
+    mut step_reader: Option<StepReader>,
     copied: &mpsc::Sender<()>,
 ) -> io::Result<()> {
     let Some(from) = from else { return Ok(()) };
@@ -109,6 +116,9 @@ fn copy(
                 Err(_) => break,
             };
             kept.lock().unwrap_or_else(PoisonError::into_inner).keep(read);
+            if let Some(steps) = &mut step_reader {
+                steps.read(read);
+            }
             // Without a reader the output is lost, as it is without a supervisor. The worker must not end because of that.
             let _ = to.write_all(read);
         }

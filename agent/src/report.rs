@@ -1,5 +1,6 @@
 //! The report of an epoch: one merge patch of the annotations of the agent's Pod.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jobset_protocol::labels;
@@ -17,18 +18,34 @@ use crate::request_failure::RequestFailure;
 /// Time limit of one report.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Writes the epoch to the Pod once, with when the agent started and how the worker of the last epoch ended. If that is rejected,
-/// less is written at once: an older policy may not admit all of it. Returns [`Input::Reported`] or [`Input::ReportFailed`]; the
+/// What a report carries beside the epoch.
+#[derive(Clone, Debug, Default)]
+pub struct Extras {
+    /// When the agent started.
+    pub start: Option<Arc<Annotation>>,
+    /// How the worker of the last epoch ended.
+    pub exit: Option<Arc<Annotation>>,
+    /// How far workers came.
+    pub progress: Option<Arc<Annotation>>,
+}
+
+impl Extras {
+    fn all(&self) -> [(&'static str, Option<&Annotation>); 3] {
+        let Self { start, exit, progress } = self;
+        [
+            (labels::AGENT_STARTED, start.as_deref()),
+            (labels::WORKER_EXIT, exit.as_deref()),
+            (labels::PROGRESS, progress.as_deref()),
+        ]
+    }
+}
+
+/// Writes the epoch to the Pod once, with what else is known. If that is rejected, less is written at once: an older policy may not
+/// admit all of it. Returns [`Input::Reported`] or [`Input::ReportFailed`]; the
 /// state machine decides when to retry.
-pub async fn report(
-    client: &Client,
-    names: &Names,
-    epoch: i32,
-    start: Option<&Annotation>,
-    exit: Option<&Annotation>,
-) -> Input {
+pub async fn report(client: &Client, names: &Names, epoch: i32, extras: &Extras) -> Input {
     let Names { namespace, pod, .. } = names;
-    let mut contents = contents(epoch, start.and_then(Annotation::admitted), exit.and_then(Annotation::admitted));
+    let mut contents = contents(epoch, extras);
     let answer = loop {
         let content = contents.remove(0);
         let answer = tokio::time::timeout(REPORT_TIMEOUT, patch(client, namespace, pod, &content)).await;
@@ -43,7 +60,7 @@ pub async fn report(
     match answer {
         Ok(content) => {
             // What is missing was rejected, and is not sent again.
-            for (label, annotation) in [(labels::AGENT_STARTED, start), (labels::WORKER_EXIT, exit)] {
+            for (label, annotation) in extras.all() {
                 if let Some(annotation) = annotation.filter(|_| !content[label].is_string()) {
                     annotation.reject();
                 }
@@ -60,25 +77,33 @@ pub async fn report(
     }
 }
 
-/// The annotations of a report: all of it, and what is left of it after each rejection.
+/// The annotations of a report: all of it, and what is left of it after each rejection, the newest annotation first.
 ///
-/// The start of an earlier agent must not stand beside the epoch of this one, so the second content removes it. A policy that does
-/// not know the annotation admits that where it is absent.
-fn contents(epoch: i32, start: Option<&str>, exit: Option<&str>) -> Vec<Value> {
+/// The start of an earlier agent must not stand beside the epoch of this one, so a content without the start removes it. A policy that
+/// does not know the annotation admits that where it is absent.
+fn contents(epoch: i32, extras: &Extras) -> Vec<Value> {
     let least = json!({(labels::EPOCH): epoch.to_string()});
+    let [start, exit, progress] = extras.all().map(|(label, annotation)| Some((label, annotation?.admitted()?)));
     let mut content = least.clone();
-    if let Some(exit) = exit {
-        content[labels::WORKER_EXIT] = exit.into();
+    for (label, value) in [start, exit, progress].into_iter().flatten() {
+        content[label] = value.into();
     }
-    let mut contents = Vec::new();
-    for start in start.map(|start| [start.into(), Value::Null]).into_iter().flatten() {
-        content[labels::AGENT_STARTED] = start;
+    let mut contents = vec![content.clone()];
+    let mut leave = |label: &str, instead: Option<Value>| {
+        if let Some(fields) = content.as_object_mut() {
+            fields.remove(label);
+            fields.extend(instead.map(|value| (label.to_owned(), value)));
+        }
         contents.push(content.clone());
+    };
+    if let Some((label, _)) = progress {
+        leave(label, None);
     }
-    if start.is_none() && exit.is_some() {
-        contents.push(content);
+    if let Some((label, _)) = start {
+        leave(label, Some(Value::Null));
     }
     contents.push(least);
+    contents.dedup();
     contents
 }
 

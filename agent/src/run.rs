@@ -14,6 +14,8 @@ use crate::barrier::Barrier;
 use crate::connect::connect;
 use crate::decide::{Agent, Input, Output};
 use crate::error::Error;
+use crate::follow::{FileState, Follower};
+use crate::group_pause::GroupPause;
 use crate::signals::{SignalEvent, Signals};
 use crate::transport::{Transport, until};
 use crate::worker::{self, Worker};
@@ -44,11 +46,14 @@ pub async fn run(config: Config, start: Annotation, signals: &mut Signals) -> Re
     probe::start(&config.barrier_ports, &config.barrier_paths, &barrier).await?;
 
     let client = connect().await?;
-    let Config { names, jobset_uid, relay, .. } = config.clone();
-    let transport = Transport::start(client, names, jobset_uid, Arc::new(start), relay);
+    let Config { names, jobset_uid, relay, progress, .. } = config.clone();
+    let group_pause = Arc::<GroupPause>::default();
+    let follower = Follower::start(progress, Arc::clone(&group_pause)).await;
+    let transport = Transport::start(client, names, jobset_uid, Arc::new(start), relay, group_pause);
     let (sender, mut finished) = mpsc::channel(1);
     let ready = VecDeque::new();
-    let mut executor = Executor { config, transport, finished: sender, ready, timer: None, worker: None, exit: None };
+    let mut executor =
+        Executor { config, transport, follower, finished: sender, ready, timer: None, worker: None, exit: None };
     loop {
         tokio::select! {
             biased;
@@ -60,9 +65,11 @@ pub async fn run(config: Config, start: Annotation, signals: &mut Signals) -> Re
                 }
             }
             event = executor.transport.next() => executor.ready.extend(executor.transport.on(event)),
-            Some((input, exit)) = finished.recv() => {
-                executor.exit = exit.map(Arc::new);
-                executor.ready.push_back(input);
+            Some(ended) = finished.recv() => executor.on_finished(ended),
+            event = executor.follower.next() => {
+                if let Some(update) = executor.follower.on(event) {
+                    executor.ready.extend(executor.transport.report_progress(update));
+                }
             }
             () = until(executor.timer) => {
                 executor.timer = None;
@@ -103,13 +110,22 @@ fn fail(cause: &str) {
     termination_log::write(cause);
 }
 
-/// The input at the end of a task of the executor, and how the worker failed, if that has ended.
-type Finished = (Input, Option<WorkerExit>);
+/// The end of a task of the executor.
+enum Finished {
+    Saved,
+    /// No process of the worker is left, and its output is copied.
+    Worker {
+        code: u8,
+        exit: Option<WorkerExit>,
+        last: Option<FileState>,
+    },
+}
 
 /// Carries out the outputs of the state machine.
 struct Executor {
     config: Config,
     transport: Transport,
+    follower: Follower,
     finished: mpsc::Sender<Finished>,
     /// Inputs that are known at once. An output may have some as its immediate result.
     ready: VecDeque<Input>,
@@ -142,13 +158,25 @@ impl Executor {
     fn on_worker_end(&mut self, end: ProcessEnd) {
         tracing::info!(code = end.code, "the worker has ended");
         let Some(Worker { epoch, asked, output, .. }) = self.worker.take() else { return };
-        let finished = self.finished.clone();
+        let (finished, last_reading) = (self.finished.clone(), self.follower.last_reading());
         tokio::spawn(async move {
             let lines = output.drained().await;
+            let last = last_reading.await;
             let has_failed = end.code != 0 && !asked;
             let exit = has_failed.then(|| WorkerExit::new(epoch.unwrap_or(0), end, &lines));
-            let _ = finished.send((Input::WorkerExited { code: end.code }, exit)).await;
+            let _ = finished.send(Finished::Worker { code: end.code, exit, last }).await;
         });
+    }
+
+    fn on_finished(&mut self, ended: Finished) {
+        match ended {
+            Finished::Saved => self.ready.push_back(Input::Saved),
+            Finished::Worker { code, exit, last } => {
+                self.follower.end(last);
+                self.exit = exit.map(Arc::new);
+                self.ready.push_back(Input::WorkerExited { code });
+            }
+        }
     }
 
     /// Carries out one output. Returns the exit code of an agent that ends.
@@ -156,15 +184,20 @@ impl Executor {
         match output {
             Output::Report { epoch } => {
                 self.timer = None;
-                self.ready.extend(self.transport.report(epoch, self.exit.clone()));
+                let progress = self.follower.before(epoch);
+                self.ready.extend(self.transport.report(epoch, self.exit.clone(), progress));
             }
             Output::SetTimer(wait) => self.timer = Some(Instant::now() + jittered(wait)),
             Output::Lift { epoch } => {
                 self.timer = None;
                 self.lift(epoch);
             }
-            Output::Save { epoch } => self.save(epoch),
+            Output::Save { epoch } => {
+                self.follower.stop();
+                self.save(epoch);
+            }
             Output::StopWorker { epoch, deprecated } => {
+                self.follower.stop();
                 if let (Role::Supervisor { grace, .. }, Some(worker)) = (&self.config.role, &mut self.worker) {
                     tracing::info!(epoch, deprecated, grace = grace.as_secs_f64(), "stopping the worker");
                     worker.stop(*grace);
@@ -172,6 +205,7 @@ impl Executor {
             }
             Output::TerminateWorker => {
                 tracing::info!("SIGTERM received; passing it on to the worker");
+                self.follower.stop();
                 if let Some(worker) = &mut self.worker {
                     worker.terminate();
                 }
@@ -208,12 +242,20 @@ impl Executor {
                 {
                     tracing::warn!(%error, "cannot write the epoch to the file that EPOCH_FILE names");
                 }
+                if let Some(epoch) = epoch {
+                    self.follower.begin(epoch, None);
+                }
             }
             Role::Supervisor { command, .. } => {
                 termination_log::clear();
                 self.exit = None;
-                match Worker::start(command, epoch) {
-                    Ok(worker) => self.worker = Some(worker),
+                match Worker::start(command, epoch, || self.follower.step_reader()) {
+                    Ok(worker) => {
+                        if let Some(epoch) = epoch {
+                            self.follower.begin(epoch, Some(worker.pid()));
+                        }
+                        self.worker = Some(worker);
+                    }
                     Err(error) => {
                         fail(&error.to_string());
                         self.ready.push_back(Input::WorkerNotStarted { code: error.code() });
@@ -228,7 +270,7 @@ impl Executor {
         let (hook, finished) = (hook.clone(), self.finished.clone());
         tokio::spawn(async move {
             hook.run(epoch).await;
-            let _ = finished.send((Input::Saved, None)).await;
+            let _ = finished.send(Finished::Saved).await;
         });
     }
 }

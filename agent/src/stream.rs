@@ -24,6 +24,7 @@ use tokio_rustls::TlsConnector;
 use crate::args::Relay;
 use crate::backoff::exponential;
 use crate::channels::{CONNECTING_TIMEOUT, ChannelInput, STREAM_TIMEOUT};
+use crate::group_pause::GroupPause;
 use crate::liveness::Liveness;
 use crate::relay_address::full_address;
 
@@ -126,19 +127,21 @@ impl StreamError {
 }
 
 /// Keeps a connection to a relay. Sends what comes over it, and [`ChannelInput::Disconnected`] when it has ended; ends with the
-/// receiver of `inputs`. `present` has what to tell the relay: at the beginning, and whenever it changes.
+/// receiver of `inputs`. `present` has what to tell the relay: at the beginning, and whenever it changes. `group_pause` takes the
+/// longest pause of the JobSet.
 pub async fn run(
     relay: Relay,
     jobset: JobSetName,
     mut present: watch::Receiver<Present>,
     inputs: mpsc::Sender<ChannelInput>,
     progress: watch::Sender<Progress>,
+    group_pause: Arc<GroupPause>,
 ) {
     let mut failures = 0;
     loop {
         progress.send_replace(Progress::Connecting);
         let mut was_live = false;
-        let ended = converse(&relay, &jobset, &mut present, &inputs, &progress, &mut was_live).await;
+        let ended = converse(&relay, &jobset, &mut present, &inputs, &progress, &group_pause, &mut was_live).await;
         progress.send_replace(Progress::Unconnected);
         let Err(error) = ended else { return };
         if inputs.send(ChannelInput::Disconnected).await.is_err() {
@@ -166,6 +169,7 @@ async fn converse(
     present: &mut watch::Receiver<Present>,
     inputs: &mpsc::Sender<ChannelInput>,
     progress: &watch::Sender<Progress>,
+    group_pause: &GroupPause,
     was_live: &mut bool,
 ) -> Result<(), StreamError> {
     let token_path = relay.folder.join(RELAY_TOKEN);
@@ -230,6 +234,7 @@ async fn converse(
             ToAgent::Signed(signed) => {
                 let leader = leader.as_ref().ok_or(StreamError::NoLeader)?;
                 let Some(input) = liveness.hear(leader.open(&signed)?, Instant::now().into_std()) else { continue };
+                group_pause.raise(liveness.longest_pause);
                 *was_live |= matches!(input, ChannelInput::Statement { is_answer: true, .. });
                 if inputs.send(input).await.is_err() {
                     return Ok(());

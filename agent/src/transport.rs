@@ -14,6 +14,9 @@ use crate::annotation::Annotation;
 use crate::args::{Names, Relay};
 use crate::channels::{ChannelInput, ChannelOutput, Channels};
 use crate::decide::Input;
+use crate::follow::ProgressUpdate;
+use crate::group_pause::GroupPause;
+use crate::report::Extras;
 use crate::stream::{self, JobSetName, Present, Progress};
 use crate::worker_exit::WorkerExit;
 use crate::{report, watch as jobset_watch};
@@ -32,6 +35,10 @@ pub struct Transport {
     start: Arc<Annotation>,
     /// How the worker of the epoch before the newest report failed.
     exit: Option<Arc<WorkerExit>>,
+    /// How far workers came.
+    told: Option<Arc<Annotation>>,
+    /// The longest pause that the status has.
+    group_pause: Arc<GroupPause>,
     watch: JoinSet<()>,
     watched: (mpsc::Sender<Input>, mpsc::Receiver<Input>),
     inputs: (mpsc::Sender<ChannelInput>, mpsc::Receiver<ChannelInput>),
@@ -56,6 +63,7 @@ impl Transport {
         jobset_uid: Option<String>,
         start: Arc<Annotation>,
         relay: Option<Relay>,
+        group_pause: Arc<GroupPause>,
     ) -> Self {
         if relay.is_some() && jobset_uid.is_none() {
             tracing::warn!("the relays are not used: they need the UID of the JobSet; set JOBSET_UID");
@@ -69,6 +77,8 @@ impl Transport {
             names,
             start,
             exit: None,
+            told: None,
+            group_pause,
             watch: JoinSet::new(),
             watched: mpsc::channel(INPUT_QUEUE),
             inputs: mpsc::channel(INPUT_QUEUE),
@@ -84,7 +94,8 @@ impl Transport {
             let (sender, present) = watch::channel(Present::default());
             let jobset = JobSetName { name: transport.names.jobset.clone(), uid };
             let inputs = transport.inputs.0.clone();
-            transport.stream.spawn(stream::run(relay, jobset, present, inputs, progress));
+            let group_pause = Arc::clone(&transport.group_pause);
+            transport.stream.spawn(stream::run(relay, jobset, present, inputs, progress, group_pause));
             transport.present = Some(sender);
         }
         transport.execute(first);
@@ -120,15 +131,36 @@ impl Transport {
         outputs.into_iter().filter_map(|output| self.execute(output)).collect()
     }
 
-    /// Reports an epoch, with how the worker of the epoch before failed. Returns what the state machine of the agent has to know.
-    pub fn report(&mut self, epoch: i32, exit: Option<Arc<WorkerExit>>) -> Vec<Input> {
+    /// Reports an epoch, with how the worker of the epoch before failed and how far it came. Returns what the state machine of the agent
+    /// has to know.
+    pub fn report(&mut self, epoch: i32, exit: Option<Arc<WorkerExit>>, progress: Option<String>) -> Vec<Input> {
         let Names { namespace, pod, jobset } = &self.names;
         tracing::info!(epoch, %namespace, %pod, %jobset, "reporting the epoch");
         self.exit = exit;
+        self.tell(progress.clone());
         let exit = self.exit.as_ref().and_then(|exit| exit.annotation.admitted()).map(str::to_owned);
-        let report = Report { epoch, exit, started: Some(self.start.value().to_owned()) };
+        let report = Report { epoch, exit, started: Some(self.start.value().to_owned()), progress };
         self.prepare_hello(|present| present.report = Some(report.clone()));
         self.on(ChannelInput::Report(report))
+    }
+
+    /// Reports the progress of the worker in the present epoch. Returns what the state machine of the agent has to know.
+    pub fn report_progress(&mut self, update: ProgressUpdate) -> Vec<Input> {
+        let ProgressUpdate { text, is_urgent } = update;
+        self.tell(Some(text.clone()));
+        self.prepare_hello(|present| {
+            if let Some(report) = &mut present.report {
+                report.progress = Some(text.clone());
+            }
+        });
+        self.on(ChannelInput::Progress { text, is_urgent })
+    }
+
+    /// Sets the annotation about progress. A policy that has rejected one rejects all: it is of the release before.
+    fn tell(&mut self, progress: Option<String>) {
+        if self.told.as_ref().is_none_or(|told| told.admitted().is_some()) {
+            self.told = progress.map(|text| Arc::new(Annotation::new(text)));
+        }
     }
 
     /// Carries out one output. Returns what the state machine of the agent has to know.
@@ -145,7 +177,8 @@ impl Transport {
                     tracing::info!(?progress, "the stream is not there in time; relying on the API server until it is");
                 }
                 self.watch = JoinSet::new();
-                self.watch.spawn(jobset_watch::run(self.client.clone(), self.names.clone(), self.watched.0.clone()));
+                let (inputs, group_pause) = (self.watched.0.clone(), Arc::clone(&self.group_pause));
+                self.watch.spawn(jobset_watch::run(self.client.clone(), self.names.clone(), inputs, group_pause));
                 let fell_back = self.channels.has_fallen_back();
                 self.prepare_hello(|present| present.fell_back = fell_back);
             }
@@ -199,11 +232,12 @@ impl Transport {
     /// Writes the annotation once.
     fn write(&self, epoch: i32) -> impl Future<Output = Input> + use<> {
         let (client, names) = (self.client.clone(), self.names.clone());
-        let (start, exit) = (Arc::clone(&self.start), self.exit.clone());
-        async move {
-            let exit = exit.as_ref().map(|exit| &exit.annotation);
-            report::report(&client, &names, epoch, Some(&start), exit).await
-        }
+        let extras = Extras {
+            start: Some(Arc::clone(&self.start)),
+            exit: self.exit.as_ref().map(|exit| Arc::clone(&exit.annotation)),
+            progress: self.told.clone(),
+        };
+        async move { report::report(&client, &names, epoch, &extras).await }
     }
 }
 

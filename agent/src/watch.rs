@@ -5,6 +5,7 @@
 //! the initial events have ended. Later requests continue from the last resourceVersion. When the API server no longer has
 //! that version, the watch starts again from initial events. A request that fails is retried without limit.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::TryStreamExt;
@@ -18,6 +19,7 @@ use tokio::time::timeout;
 use crate::args::Names;
 use crate::backoff::jittered;
 use crate::decide::{Input, JobSetState};
+use crate::group_pause::GroupPause;
 use crate::jobset::JobSetView;
 use crate::request_failure::RequestFailure;
 use crate::watch_backoff::WatchBackoff;
@@ -42,6 +44,8 @@ pub struct Cursor {
     after: Option<String>,
     /// The newest state among the initial events.
     listed: Option<JobSetState>,
+    /// The longest pause that the newest status has.
+    longest_pause: Option<u32>,
 }
 
 impl Cursor {
@@ -61,6 +65,7 @@ impl Cursor {
         let (version, state) = match event {
             WatchEvent::Added(jobset) | WatchEvent::Modified(jobset) => {
                 let state = JobSetState::from(&jobset);
+                self.longest_pause = jobset.longest_pause();
                 (jobset.metadata.resource_version, Some(state))
             }
             // The worker continues to run until garbage collection deletes its Pod.
@@ -94,13 +99,13 @@ impl Cursor {
     }
 }
 
-/// Watches the JobSet and sends the inputs, until the receiver is closed.
-pub async fn run(client: Client, names: Names, inputs: mpsc::Sender<Input>) {
+/// Watches the JobSet and sends the inputs, until the receiver is closed. Notes the longest pause that the status has.
+pub async fn run(client: Client, names: Names, inputs: mpsc::Sender<Input>, group_pause: Arc<GroupPause>) {
     let Names { namespace, jobset, .. } = &names;
     let mut cursor = Cursor::default();
     let mut backoff = WatchBackoff::default();
     while !inputs.is_closed() {
-        let failure = watch(&client, &names, &mut cursor, &inputs, &mut backoff).await.err();
+        let failure = watch(&client, &names, &mut cursor, &inputs, &group_pause, &mut backoff).await.err();
         let wait = backoff.on_end(failure.as_ref().and_then(|failure| failure.retry_after));
         match failure {
             Some(failure) if failure.code != GONE => {
@@ -130,6 +135,7 @@ async fn watch(
     Names { namespace, jobset, .. }: &Names,
     cursor: &mut Cursor,
     inputs: &mpsc::Sender<Input>,
+    group_pause: &GroupPause,
     backoff: &mut WatchBackoff,
 ) -> Result<(), RequestFailure> {
     let path = format!("/apis/{GROUP}/{VERSION}/namespaces/{namespace}/{RESOURCE}");
@@ -147,6 +153,7 @@ async fn watch(
     {
         let was_listing = cursor.after.is_none();
         let input = cursor.apply(event).map_err(|status| RequestFailure::from(&*status))?;
+        group_pause.raise(cursor.longest_pause);
         backoff.on_event();
         if input.is_none() && was_listing && cursor.after.is_some() {
             tracing::info!(%namespace, %jobset, "the JobSet does not exist; waiting for it");
@@ -235,7 +242,7 @@ mod tests {
 
     #[test]
     fn resource_version_gone_restarts_from_initial_events() {
-        let after = Cursor { after: Some("3".into()), listed: None };
+        let after = Cursor { after: Some("3".into()), listed: None, longest_pause: None };
         let mut cursor = after.clone();
         assert_eq!(cursor.apply(gone()).unwrap_err().code, 410);
         assert_eq!(cursor, Cursor::default());

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 
 use crate::descendants;
 use crate::output::{self, WorkerOutput};
+use crate::progress::StepReader;
 use crate::worker_exit::ProcessEnd;
 
 /// Exit code of a shell for a program that is not found.
@@ -92,7 +93,7 @@ fn terminal_output() -> SigSet {
 }
 
 /// Starts the program without the signal that this process blocks: a child inherits blocked signals.
-fn spawn(command: &mut Command) -> io::Result<Child> {
+pub(crate) fn spawn(command: &mut Command) -> io::Result<Child> {
     terminal_output().thread_unblock()?;
     let child = command.spawn();
     terminal_output().thread_block()?;
@@ -101,11 +102,15 @@ fn spawn(command: &mut Command) -> io::Result<Child> {
 
 impl Worker {
     /// Starts the program in a process group of its own, with the standard input and the environment of this process. Its output
-    /// is copied to that of this process.
+    /// is copied to that of this process, and each of both streams is read by such a reader.
     ///
     /// # Errors
     /// The program cannot be started, or its output cannot be copied.
-    pub fn start(command: &[OsString], epoch: Option<i32>) -> Result<Self, StartError> {
+    pub fn start(
+        command: &[OsString],
+        epoch: Option<i32>,
+        step_reader: impl Fn() -> Option<StepReader>,
+    ) -> Result<Self, StartError> {
         let [program, arguments @ ..] = command else { return Err(StartError::NoProgram) };
         let mut command = Command::new(program);
         command.args(arguments).process_group(0);
@@ -119,11 +124,16 @@ impl Worker {
             spawn(&mut command).map_err(|source| StartError::Program { program: program.clone(), source })?;
         let main = Pid::from_child(&child);
         hand_terminal_to(main);
-        let output = WorkerOutput::copy(child.stdout.take(), child.stderr.take()).map_err(|source| {
+        let output = WorkerOutput::copy(child.stdout.take(), child.stderr.take(), step_reader).map_err(|source| {
             descendants::kill_all();
             StartError::Output(source)
         })?;
         Ok(Self { main, epoch, end: None, memory_kills, asked: false, output, kill_at: None, give_up_at: None })
+    }
+
+    /// The id of the main process.
+    pub fn pid(&self) -> i32 {
+        self.main.as_raw_nonzero().get()
     }
 
     /// Sends SIGTERM to the main process alone, as the kubelet does to the first process of a container.

@@ -1,5 +1,7 @@
 //! How a supervised worker ended, as its agent tells the controller and the kubelet.
 
+use std::sync::Arc;
+
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -28,7 +30,7 @@ pub struct ProcessEnd {
 #[derive(Debug)]
 pub struct WorkerExit {
     /// The annotation `jobset.sigs.k8s.io/worker-exit`.
-    pub annotation: Annotation,
+    pub annotation: Arc<Annotation>,
     termination_message: String,
 }
 
@@ -51,7 +53,7 @@ impl WorkerExit {
         let reason = if out_of_memory { format!(" ({OOM_KILLED})") } else { String::new() };
         let separator = if lines.is_empty() { "" } else { ": " };
         Self {
-            annotation: Annotation::new(exit.to_string()),
+            annotation: Arc::new(Annotation::new(exit.to_string())),
             termination_message: format!("worker exited with code {code}{reason}{separator}{lines}"),
         }
     }

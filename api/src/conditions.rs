@@ -32,6 +32,8 @@ pub const RECREATION_BLOCKED: &str = "RecreationBlocked";
 pub const IN_PLACE_UNSUPPORTED: &str = "InPlaceUnsupported";
 /// The specification is invalid, and the controller does nothing for the JobSet; or it is too large, and nothing is created.
 pub const INVALID: &str = "Invalid";
+/// No worker that tells of its progress makes any. The message says since when, at which step, and what was seen.
+pub const PROGRESS_STALLED: &str = "ProgressStalled";
 /// The API server refuses a child object, or another object has its name. The controller retries without limit.
 pub const CHILD_REFUSED: &str = "ChildRefused";
 /// The controller cannot reconcile the JobSet because of an error of its own.
@@ -54,6 +56,13 @@ pub const FAIL_JOB_SET_ACTION: &str = "FailJobSetFailurePolicyAction";
 pub const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
 /// Reason of [`FAILED`]: every Job has finished, at least one of them failed, and the success policy is not met.
 pub const JOBS_LEFT_FAILED: &str = "JobsLeftFailed";
+/// Reason of [`FAILED`]: so many restarts in a row in which the highest step did not rise as
+/// [`MAX_RESTARTS_WITHOUT_PROGRESS`](crate::labels::MAX_RESTARTS_WITHOUT_PROGRESS) allows.
+pub const NO_PROGRESS: &str = "NoProgress";
+/// Reason of [`PROGRESS_STALLED`] being false: a worker makes progress, or the epoch has ended.
+pub const PROGRESS_RESUMED: &str = "ProgressResumed";
+/// Reason of [`PROGRESS_STALLED`] being false: a worker makes no progress while others do.
+pub const STRAGGLER: &str = "Straggler";
 /// Reason of [`RESTARTING`] being true: a Job failed, and no rule of the failure policy matched.
 pub const DEFAULT_FAILURE_POLICY: &str = "DefaultFailurePolicy";
 /// Prefix of the reason of [`RESTARTING`] being true. The name of the rule follows.

@@ -12,8 +12,8 @@ use crate::nodes::MOST_FAILURES;
 use crate::restart_request::{Problems, RestartRequest};
 use crate::syntax;
 use crate::{
-    FailurePolicyRule, JobSet, JobSetSpec, JobTemplateSpec, LeaveCordoned, ReplicatedJob, RestartBudget,
-    RestartStrategy, Scope, SuccessPolicy, labels,
+    FailurePolicyRule, JobSet, JobSetSpec, JobTemplateSpec, LeaveCordoned, OnStall, ReplicatedJob, RestartBudget,
+    RestartStrategy, Scope, StallAfter, SuccessPolicy, labels, progress,
 };
 
 /// `backoffLimit` of a Job that never fails because of failed Pods (KEP-467).
@@ -124,6 +124,29 @@ impl JobSet {
     /// is absent, is no duration, or less than ten seconds.
     pub fn node_lost_after(&self) -> Option<Duration> {
         self.annotated_duration(labels::NODE_LOST_AFTER).filter(|after| after.as_secs() >= 10)
+    }
+
+    /// For how long a worker may make no progress ([`labels::STALL_AFTER`]). `None` if the annotation is absent, or has no such value.
+    pub fn stall_after(&self) -> Option<StallAfter> {
+        self.annotation(labels::STALL_AFTER).and_then(StallAfter::parse)
+    }
+
+    /// The same before the first step ([`labels::STALL_FIRST`]). `None` if the annotation is absent, or has no such value.
+    pub fn stall_first(&self) -> Option<Duration> {
+        self.annotation(labels::STALL_FIRST).and_then(progress::duration)
+    }
+
+    /// What follows when no worker makes progress ([`labels::ON_STALL`]). It restarts nothing without a duration in
+    /// [`labels::STALL_AFTER`].
+    pub fn on_stall(&self) -> OnStall {
+        let asked = self.annotation(labels::ON_STALL).and_then(OnStall::parse).unwrap_or_default();
+        if matches!(self.stall_after(), Some(StallAfter::After(_))) { asked } else { OnStall::Notify }
+    }
+
+    /// After how many restarts in a row without progress the JobSet fails ([`labels::MAX_RESTARTS_WITHOUT_PROGRESS`]). `None` if the
+    /// annotation is absent, or has no such number.
+    pub fn max_restarts_without_progress(&self) -> Option<i32> {
+        self.annotation(labels::MAX_RESTARTS_WITHOUT_PROGRESS)?.parse().ok().filter(|number| *number >= 1)
     }
 
     /// The request of a restart that the annotation [`labels::RESTART_REQUEST`] holds.

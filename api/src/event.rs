@@ -41,6 +41,12 @@ pub const BARRIER_LIFTED: &str = "BarrierLifted";
 pub const BARRIER_WAITING: &str = "BarrierWaiting";
 /// Warning. A Pod keeps failing before its worker can start.
 pub const BARRIER_BLOCKED: &str = "BarrierBlocked";
+/// Warning. No worker that tells of its progress makes any. The message says since when, at which step, and what was seen.
+pub const PROGRESS_STALLED: &str = "ProgressStalled";
+/// Normal. Workers make progress again.
+pub const PROGRESS_RESUMED: &str = "ProgressResumed";
+/// Warning. A worker makes no progress while others do.
+pub const STRAGGLER: &str = "Straggler";
 /// Warning. The group keeps failing soon after it began to run, and waits before it restarts.
 pub const RESTART_BACKOFF: &str = "RestartBackoff";
 /// Normal. The number of Jobs or Pods follows a change of the specification (KEP-463).

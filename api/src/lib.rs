@@ -34,11 +34,13 @@ pub mod injection;
 mod job_template;
 mod jobset;
 pub mod last_words;
+mod ledger;
 mod limits;
 pub mod message_pattern;
 pub mod names;
 pub mod nodes;
 mod policy;
+mod progress;
 pub mod quantity;
 mod restart_backoff;
 pub mod restart_request;
@@ -56,12 +58,14 @@ pub use budget::{RestartBudget, Scope};
 pub use job_template::{JobTemplate, JobTemplateSpec, PodFailurePolicy, PodFailurePolicyRule};
 pub use jobset::{Coordinator, DependsOn, DependsOnStatus, JobSet, JobSetSpec, Network, ReplicatedJob};
 pub use jobset_protocol::{GROUP, LEASE, VERSION, epoch, labels};
+pub use ledger::{Ledger, LedgerBucket, LedgerTimes};
 pub use limits::JobSetLimits;
 pub use nodes::{AvoidNodes, AvoidedNode, LeaveCordoned, NodeStrike};
 pub use policy::{
     FailurePolicy, FailurePolicyAction, FailurePolicyRule, Operator, RestartStrategy, StartupPolicy,
     StartupPolicyOrder, SuccessPolicy,
 };
+pub use progress::{Evidence, GroupProgress, OnStall, ProcessEvidence, ProgressReport, Stall, StallAfter};
 pub use restart_backoff::{EffectiveBackoff, RestartBackoff};
 pub use restart_request::{HandledRestartRequest, RestartRequest};
 pub use status::{JobSetStatus, LaterFields, RecentRestart, ReplicatedJobStatus};

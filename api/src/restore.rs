@@ -373,7 +373,7 @@ mod tests {
         }
 
         #[test]
-        fn restore_with_other_settings_keeps_stored_agent(pod in pods::pod(), shape in "Sidecar|Supervisor", own in any::<bool>()) {
+        fn restore_with_other_settings_keeps_stored_agent(pod in pods::pod(), shape in "Sidecar|Supervisor", own in any::<bool>(), stalls in any::<bool>()) {
             let mut pod = pod;
             if own {
                 pod["imagePullSecrets"] = json!([{ "name": "mine" }]);
@@ -388,6 +388,7 @@ mod tests {
                     limits: "cpu=1,ephemeral-storage=2Mi".parse().unwrap(),
                 },
                 relay: Some("relay.example:9443".to_owned()),
+                stalls: stalls.then(injection::StallSettings::any),
             };
             let old = admitted(&sent, &settings);
             prop_assert_eq!(restore(&old, &sent).unwrap_or_else(|| sent.spec.clone()), old.spec);

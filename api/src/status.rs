@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{AvoidedNode, HandledRestartRequest, NodeStrike, RestartStrategy, conditions};
+use crate::{AvoidedNode, GroupProgress, HandledRestartRequest, Ledger, NodeStrike, RestartStrategy, conditions};
 
 /// Fields that this release does not know, by name. The API server keeps those alone that the CustomResourceDefinition has.
 pub type LaterFields = BTreeMap<String, Value>;
@@ -28,6 +28,7 @@ pub struct JobSetStatus {
     /// - BarrierWaiting: in place, workers have waited for others for long. The message names the Pods that are
     ///   missing.
     /// - BarrierBlocked: in place, a Pod keeps failing before its worker can start.
+    /// - ProgressStalled: no worker that tells of its progress makes any. The message says since when, and what was seen.
     /// - WorkersNotRunning: in place, workers have not started although they may. The message names their Pods.
     /// - StartupPolicyInProgress, StartupPolicyCompleted: progress of startupPolicy InOrder.
     /// - InPlaceUnsupported: the JobSet cannot restart in place. The message says why.
@@ -146,6 +147,15 @@ pub struct JobSetStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub avoided_nodes: Vec<AvoidedNode>,
+
+    /// progress is how far the workers have come, as they tell their agents. Only JobSets with the annotation
+    /// `jobset.sigs.k8s.io/stall-after` have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<GroupProgress>,
+
+    /// ledger is where the time of the JobSet went, up to the last write of the status.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ledger: Option<Ledger>,
 
     /// previousInPlaceRestartAttempt is deprecatedEpoch as a restart attempt of the Go JobSet, which counts from 0.
     /// Only the agents of the Go JobSet read it.
@@ -297,7 +307,7 @@ impl ReplicatedJobStatus {
 
 // serde passes a reference.
 #[allow(clippy::trivially_copy_pass_by_ref)]
-fn is_zero(value: &i32) -> bool {
+pub(crate) fn is_zero(value: &i32) -> bool {
     *value == 0
 }
 

@@ -99,7 +99,7 @@ fn command(words: &[OsString], look_up: LookUp) -> Command {
         })
     };
     let command = Cli::command().mut_arg("namespace", |argument| argument.add(names(NameOf::Namespace)));
-    ["status", "restarts", "explain", "wait", "restart", "logs", "suspend", "resume", "ui"].into_iter().fold(
+    ["status", "restarts", "goodput", "explain", "wait", "restart", "logs", "suspend", "resume", "ui"].into_iter().fold(
         command,
         |command, subcommand| {
             command.mut_subcommand(subcommand, |command| {
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[rstest]
-    #[case::commands(&[""], "status restarts explain nodes wait restart logs suspend resume ui validate completion help :4")]
+    #[case::commands(&[""], "status restarts goodput explain nodes wait restart logs suspend resume ui validate completion help :4")]
     #[case::begun_command(&["st"], "status :4")]
     #[case::jobset(&["status", ""], "train-JobSet--/- other :4")]
     #[case::begun_jobset(&["explain", "--watch", "t"], "train-JobSet--/- :4")]

@@ -3,7 +3,7 @@
 //!
 //! - [`args`] is the command line, [`names`] checks the names in it, [`run`] runs the command,
 //! - [`cluster`] sends all requests, and reads partial objects (`jobset_objects`),
-//! - [`status`], [`restarts`], [`explain`], [`nodes`] and [`validate`] are pure functions from objects to a report,
+//! - [`status`], [`restarts`], [`goodput`], [`explain`], [`nodes`] and [`validate`] are pure functions from objects to a report,
 //! - [`mirror`] keeps what watches observe: for [`wait`], which decides whether a JobSet is what the user waits for, and for
 //!   [`ui`], the local page,
 //! - [`change`] restarts, suspends and resumes JobSets,
@@ -21,6 +21,7 @@ pub mod completion;
 pub mod error;
 pub mod exit;
 pub mod explain;
+pub mod goodput;
 pub mod leader;
 pub mod logs;
 pub mod mirror;

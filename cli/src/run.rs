@@ -8,8 +8,8 @@ use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{
-    ChangeArgs, Cli, Command, GlobalArgs, LogsArgs, NamedArgs, NodesArgs, OutputFormat, RestartArgs, StatusArgs,
-    UiArgs, ValidateArgs, WaitArgs,
+    ChangeArgs, Cli, Command, GlobalArgs, GoodputArgs, LogsArgs, NamedArgs, NodesArgs, OutputFormat, RestartArgs,
+    StatusArgs, UiArgs, ValidateArgs, WaitArgs,
 };
 use crate::change::{ChangeReport, Suspension, follow_restart, follow_suspension};
 use crate::cluster::{ChangeStream, Cluster, WatchScope, connect};
@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::output::{ProgressLine, Report, Screen, View, rendered};
 use crate::validate::{AdmissionSettings, Outcome};
-use crate::{completion, explain, logs, nodes, restarts, status, ui, validate, wait};
+use crate::{completion, explain, goodput, logs, nodes, restarts, status, ui, validate, wait};
 
 /// Runs a command.
 pub fn run(cli: Cli) -> Result<Exit, Error> {
@@ -28,6 +28,7 @@ pub fn run(cli: Cli) -> Result<Exit, Error> {
         Command::Complete { words } => screen.print(&completion::answer_kubectl(&words)).map(|()| Exit::Ok),
         Command::Status(args) => wait_for(status(&cli.global, args, screen)),
         Command::Restarts(args) => wait_for(restarts(&cli.global, args, screen)),
+        Command::Goodput(args) => wait_for(show_goodput(&cli.global, args, screen)),
         Command::Explain(args) => wait_for(explain(&cli.global, args, screen)),
         Command::Nodes(args) => wait_for(list_nodes(&cli.global, args, screen)),
         Command::Wait(args) => wait_for(wait(&cli.global, args, screen)),
@@ -76,6 +77,22 @@ async fn restarts(global: &GlobalArgs, args: NamedArgs, screen: Screen) -> Resul
         Ok(restarts::report(&jobset, events))
     };
     shown.show(&cluster, &WatchScope::Events(Box::new(jobset)), fetch).await?;
+    Ok(Exit::Ok)
+}
+
+async fn show_goodput(global: &GlobalArgs, args: GoodputArgs, screen: Screen) -> Result<Exit, Error> {
+    let cluster = connect(global).await?;
+    let shown = Presenter { screen, output: global.output, pods: false, watch: args.watch };
+    let all_namespaces = args.all_namespaces;
+    let namespace = (!all_namespaces).then_some(cluster.namespace.as_str());
+    let fetch = async || {
+        let jobsets = match &args.name {
+            Some(name) => vec![cluster.jobset(name).await?],
+            None => cluster.jobsets(all_namespaces, args.selector.as_deref()).await?,
+        };
+        Ok(goodput::report(&jobsets, namespace, Timestamp::now()))
+    };
+    shown.show(&cluster, &WatchScope::List { all_namespaces }, fetch).await?;
     Ok(Exit::Ok)
 }
 

@@ -22,7 +22,7 @@ use crate::mirror::{JobSetKey, Mirror, WatchEvent};
 use crate::output::{View, rendered};
 use crate::restarts::RestartEvent;
 use crate::validate::{AdmissionSettings, check, sources};
-use crate::{nodes, restarts, status};
+use crate::{goodput, nodes, restarts, status};
 
 /// A JSON merge patch (RFC 7386) of an object of `cases/objects.yaml`.
 type ObjectPatch = Map<String, Value>;
@@ -172,6 +172,13 @@ impl Case {
                 let list = templates.all::<JobSet>("jobset", &self.list);
                 rendered(&nodes::report(&list, facts.nodes.as_deref(), namespace, view.now), format, &view)
             }
+            Command::Goodput(args) => {
+                let namespace = (!args.all_namespaces).then_some("ml");
+                let list = templates.all::<JobSet>("jobset", &self.list);
+                let one = || vec![JobSet::clone(&facts.jobset)];
+                let jobsets = args.name.as_ref().map_or(list, |_| one());
+                rendered(&goodput::report(&jobsets, namespace, view.now), format, &view)
+            }
             Command::Explain(_) => rendered(&explain(facts), format, &view),
             other => panic!("{other:?}"),
         };
@@ -228,7 +235,7 @@ fn has_namespace(command: &str) -> bool {
 fn commands_each_case_prints_report() {
     let objects = include_str!("../cases/objects.yaml");
     let templates = Templates(serde_yaml_ng::from_str(objects).unwrap());
-    insta::glob!("../cases", "{status,restarts,explain,nodes}/*.yaml", |path| {
+    insta::glob!("../cases", "{status,restarts,explain,goodput,nodes}/*.yaml", |path| {
         let mut transcript = Vec::new();
         for document in serde_yaml_ng::Deserializer::from_str(&std::fs::read_to_string(path).unwrap()) {
             let case = Case::deserialize(document).unwrap();

@@ -30,6 +30,7 @@ class Group:
 
     def __init__(self, folder):
         self.folder, self.epoch = folder, 0
+        self.environment = {}
 
     def run(self, kill=None, steps=STEPS, order=range(WORKERS)):
         """Runs all workers in the next epoch and returns how each ended. `kill` is a rank and the step at which it is killed."""
@@ -52,10 +53,20 @@ class Group:
             "CHECKPOINT_DIR": self.path(rank),
             "CHECKPOINT_EVERY": "10",
             "STEPS": str(steps),
+            "JOBSET_PROGRESS_FILE": self.path(f"progress-{rank}"),
+            **self.environment,
         }
         command = [sys.executable, os.path.join(HERE, "train.py")]
         # What a worker prints in these few steps fits into its pipe.
         return subprocess.Popen(command, env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def progress(self, rank):
+        """What the worker tells its agent."""
+        try:
+            with open(self.path(f"progress-{rank}")) as file:
+                return file.read().strip()
+        except FileNotFoundError:
+            return ""
 
     def path(self, rank):
         return os.path.join(self.folder, str(rank))
@@ -139,6 +150,42 @@ class GroupTest(unittest.TestCase):
         self.assertEqual(process.returncode, train.WRONG_SETTING)
 
 
+class HangTest(unittest.TestCase):
+    """A worker that hangs: what all workers have told by then."""
+
+    def told(self, kind, steps=STEPS):
+        """The last line of each worker, once those that wait have waited."""
+        with tempfile.TemporaryDirectory() as folder:
+            group, lines = Group(folder), {}
+            group.epoch = 1
+            group.environment = {"HANG": f"{kind}:2:34"}
+            ports = random.randrange(1100, 3000)
+            processes = [group.start(rank, ports, steps) for rank in range(WORKERS)]
+            try:
+                deadline = time.monotonic() + LIMIT
+                while time.monotonic() < deadline:
+                    lines = {rank: group.progress(rank) for rank in range(WORKERS)}
+                    if kind == "disk" and lines[2].startswith("step=40 phase=checkpoint"):
+                        break
+                    if kind != "disk" and lines[2] == "step=33" and list(lines.values()).count("step=33 in=all_reduce") == WORKERS - 1:
+                        break
+                    time.sleep(0.001)
+                return lines
+            finally:
+                for process in processes:
+                    process.kill()
+                    process.communicate()
+
+    def test_worker_that_hangs_is_the_one_that_is_elsewhere(self):
+        for kind in ("stop", "deadlock", "peer", "loop"):
+            lines = self.told(kind)
+            waiting = {rank: "step=33 in=all_reduce" for rank in (0, 1, 3)}
+            self.assertEqual(lines, {2: "step=33", **waiting}, kind)
+
+    def test_disk_hangs_in_checkpoint(self):
+        self.assertEqual(self.told("disk")[2], "step=40 phase=checkpoint limit=600")
+
+
 class RingTest(unittest.TestCase):
     def test_connection_of_older_epoch_is_refused(self):
         refused = []
@@ -191,7 +238,7 @@ class SettingsTest(unittest.TestCase):
     def test_wrong_variable_is_named(self):
         right = {"WORKERS": "4", "JOB_COMPLETION_INDEX": "3", "PEER": "t-w-0-{rank}.t:9000"}
         self.assertEqual(train.Settings(right).address(2), ("t-w-0-2.t", 9000))
-        for name, value in [("WORKERS", "1"), ("WORKERS", "3"), ("JOB_COMPLETION_INDEX", "x"), ("PEER", "t"), ("STEPS", "0")]:
+        for name, value in [("WORKERS", "1"), ("WORKERS", "3"), ("JOB_COMPLETION_INDEX", "x"), ("PEER", "t"), ("STEPS", "0"), ("HANG", "stop:2")]:
             with self.assertRaisesRegex(train.WrongSetting, f"^{name} is "):
                 train.Settings({**right, name: value})
 

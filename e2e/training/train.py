@@ -10,6 +10,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import json
 import signal
 import sys
+import tempfile
+import threading
 import time
 
 import numpy as np
@@ -57,6 +59,10 @@ class Settings:
         self.seed = number("SEED", 0, "1")
         self.peer = environment.get("PEER", "")
         self.folder = environment.get("CHECKPOINT_DIR", "/checkpoints")
+        # The manifest asks for it by an annotation: what the worker tells its agent of its progress.
+        self.progress_file = environment.get("JOBSET_PROGRESS_FILE", "")
+        self.checkpoint_limit = number("CHECKPOINT_LIMIT", 1, "600")
+        self.hang = Hang.parse(environment.get("HANG", ""), self.rank, self.epoch)
         self.log_folder = environment.get("LOG_DIR", self.folder)
         if self.rank >= self.workers:
             raise WrongSetting(f"WORKERS is {self.workers}, but this worker is number {self.rank}: set it to completions")
@@ -73,6 +79,61 @@ class Settings:
         """What a checkpoint belongs to."""
         sizes = {"hidden": HIDDEN, "examples": EXAMPLES, "batch": BATCH, "rate": RATE, "momentum": MOMENTUM}
         return json.loads(json.dumps({"workers": self.workers, "seed": self.seed, **sizes}))
+
+
+class Hang:
+    """What the worker does on demand at a step, to see who notices."""
+
+    KINDS = ("stop", "deadlock", "disk", "peer", "loop")
+
+    def __init__(self, kind, step):
+        self.kind, self.step = kind, step
+
+    @staticmethod
+    def parse(text, rank, epoch):
+        """`KIND:RANK:STEP`, in the first epoch alone: a restart cures it. Another worker, or none, does not hang."""
+        if not text:
+            return Hang("", 0)
+        kind, *numbers = text.split(":")
+        if kind not in Hang.KINDS or len(numbers) != 2 or not all(number.isdecimal() for number in numbers):
+            raise WrongSetting(f"HANG is {text!r}: it must be KIND:RANK:STEP, where KIND is one of {', '.join(Hang.KINDS)}")
+        return Hang(kind if int(numbers[0]) == rank and epoch <= 1 else "", int(numbers[1]))
+
+    def at(self, step, in_checkpoint=False):
+        """Hangs, if it is time. A disk hangs while a checkpoint is written."""
+        if not self.kind or step < self.step or (self.kind == "disk") != in_checkpoint:
+            return
+        if self.kind == "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+            self.kind = ""
+        elif self.kind == "deadlock":
+            lock = threading.Lock()
+            lock.acquire()
+            lock.acquire()
+        elif self.kind == "disk":
+            # Nobody ever reads from the pipe.
+            pipe = os.path.join(tempfile.mkdtemp(), "disk")
+            os.mkfifo(pipe)
+            open(pipe, "wb")
+        elif self.kind == "peer":
+            # Its connections stay, and nothing comes over them, as when its node is gone.
+            while True:
+                time.sleep(3600)
+        while self.kind == "loop":
+            pass
+
+
+class Progress:
+    """What the worker tells its agent: one line, which replaces the last one."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def tell(self, line):
+        """Writes the line, if there is an agent that looks."""
+        if self.path:
+            with open(self.path, "w") as file:
+                file.write(line + "\n")
 
 
 class Log:
@@ -114,6 +175,8 @@ def newest_of_all(own, links, training, log):
 def train(settings, log):
     """Trains until the last step."""
     network, training = model.Network(HIDDEN), settings.training()
+    progress, hang = Progress(settings.progress_file), settings.hang
+    progress.tell("phase=init")
     checkpoints = Checkpoints(settings.folder, settings.rank, training)
     own = checkpoints.newest(lambda path: log.write(event="damaged", path=path))
     place = (settings.rank, settings.workers, settings.address, settings.epoch)
@@ -129,13 +192,19 @@ def train(settings, log):
         batch = model.random(settings.seed, settings.rank, state.step).integers(0, EXAMPLES, BATCH)
         loss, gradient = network.loss_and_gradient(state.parameters, inputs[batch], targets[batch])
         sums = np.append(gradient, loss)
+        hang.at(state.step)
+        progress.tell(f"step={state.step - 1} in=all_reduce")
         links.all_reduce(sums)
         sums /= settings.workers
         state.velocity = MOMENTUM * state.velocity - RATE * sums[:-1]
         state.parameters = state.parameters + state.velocity
         log.write(step=state.step, loss=float(sums[-1]))
+        progress.tell(f"step={state.step}")
         if state.step % settings.every == 0:
+            progress.tell(f"step={state.step} phase=checkpoint limit={settings.checkpoint_limit}")
+            hang.at(state.step, in_checkpoint=True)
             checkpoints.save(state)
+            progress.tell(f"step={state.step} checkpoint={state.step}")
             log.write(event="checkpoint", step=state.step)
     # Nobody leaves before all have finished: a worker that has succeeded cannot restart in place.
     links.all_gather(b"finished")

@@ -213,6 +213,7 @@ impl FeatureArgs {
             pull_secrets: self.agent_image_pull_secrets.clone(),
             agent_resources: self.agent_resources(),
             relay: self.agent_relay.clone(),
+            stalls: None,
         }
     }
 }

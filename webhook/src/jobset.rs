@@ -69,7 +69,7 @@ fn filled_in(jobset: &mut JobSet, settings: &Settings) -> Option<JobSetSpec> {
     if let Some(shape) = jobset.annotation(labels::INJECT_AGENT) {
         let mut spec = defaults::apply(&jobset.spec);
         // What stands against it, validation names together with all else that is wrong.
-        if injection::inject(&mut spec, shape, settings).is_empty() {
+        if injection::inject(&mut spec, shape, &settings.of(jobset)).is_empty() {
             return Some(spec).filter(|spec| *spec != jobset.spec);
         }
     }
@@ -114,7 +114,8 @@ pub fn validate(request: &AdmissionRequest<JobSet>, terms: &Terms) -> Errors {
 /// Why the agent could not be injected. Where it was, it is there, and injecting it again changes nothing.
 fn against_injection(jobset: &JobSet, settings: &Settings) -> Errors {
     let shape = jobset.annotation(labels::INJECT_AGENT);
-    shape.map(|shape| injection::inject(&mut jobset.spec.clone(), shape, settings)).unwrap_or_default()
+    let inject = |shape| injection::inject(&mut jobset.spec.clone(), shape, &settings.of(jobset));
+    shape.map(inject).unwrap_or_default()
 }
 
 /// What a person should look at although it is admitted.

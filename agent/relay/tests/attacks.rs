@@ -127,7 +127,7 @@ async fn frame_above_the_limit_ends_the_connection() -> Result<()> {
     let mut agent = TestAgent::connect(&relay, &space.agent_token("a").await?, "train").await?;
     relay.wait_for_metric("jobset_relay_connected_agents", 1).await?;
     let exit = Some("x".repeat(jobset_stream::AGENT_FRAME));
-    agent.send(&FromAgent::Report(Report { epoch: 1, exit, started: None })).await?;
+    agent.send(&FromAgent::Report(Report { epoch: 1, exit, started: None, progress: None })).await?;
     agent.ended().await?;
     relay.wait_for_metric(&refused("frame"), 2).await?;
     relay.wait_for_metric("jobset_relay_connected_agents", 0).await
@@ -215,7 +215,8 @@ async fn flood_of_messages_ends_the_connection() -> Result<()> {
 async fn long_exit_text_or_second_hello_ends_connection() -> Result<()> {
     let (relay, space) = (TestRelay::start(&[]).await?, Space::new("attack-protocol").await?);
     let token = space.agent_token("a").await?;
-    let long = Report { epoch: 1, exit: Some("x".repeat(jobset_stream::EXIT_BYTES + 1)), started: None };
+    let long =
+        Report { epoch: 1, exit: Some("x".repeat(jobset_stream::EXIT_BYTES + 1)), started: None, progress: None };
     let mut agent = TestAgent::silent(&relay).await?;
     agent.send(&agent.hello(&token, "train", Some(long.clone()))).await?;
     agent.ended().await?;

@@ -70,7 +70,7 @@ impl TestAgent {
     }
 
     pub(crate) async fn report(&mut self, epoch: i32) -> Result<()> {
-        self.send(&FromAgent::Report(Report { epoch, exit: None, started: None })).await
+        self.send(&FromAgent::Report(Report { epoch, exit: None, started: None, progress: None })).await
     }
 
     /// The next message.
@@ -159,6 +159,7 @@ impl TestController {
             failed: false,
             bypass: false,
             pods: 2,
+            pause: None,
         });
         let statement = Statement { nonce, group, ..Statement::beat(self.time) };
         Ok(Signer::new(&self.issued.certified).sign(&statement)?)

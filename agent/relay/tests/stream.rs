@@ -64,16 +64,19 @@ async fn second_controller_gets_a_snapshot_and_both_get_what_follows() -> Result
     let (number, ..) = old.hello().await?;
     agent.report(1).await?;
     let exit = Some("137".to_owned());
-    agent.send(&FromAgent::Report(Report { epoch: 2, exit: exit.clone(), started: None })).await?;
+    agent.send(&FromAgent::Report(Report { epoch: 2, exit: exit.clone(), started: None, progress: None })).await?;
     for epoch in [1, 2] {
         assert!(matches!(old.event().await?.event, AgentEventKind::Report(report) if report.epoch == epoch));
     }
     let mut new = TestController::dial(&relay).await?;
     let (told, pod, report) = new.hello().await?;
-    assert_eq!((told, pod.name.as_str(), report), (number, "a", Some(Report { epoch: 2, exit, started: None })));
+    assert_eq!(
+        (told, pod.name.as_str(), report),
+        (number, "a", Some(Report { epoch: 2, exit, started: None, progress: None }))
+    );
     agent.report(3).await?;
     for controller in [&mut old, &mut new] {
-        let report = AgentEventKind::Report(Report { epoch: 3, exit: None, started: None });
+        let report = AgentEventKind::Report(Report { epoch: 3, exit: None, started: None, progress: None });
         assert_eq!(controller.event().await?, AgentEvent { agent: number, event: report });
     }
     new.broadcast(&space.name, "train", 3).await?;

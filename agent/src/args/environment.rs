@@ -8,19 +8,25 @@ use jobset_protocol::agent::{
     BARRIER_PATH, BARRIER_PORT, DEFAULT_BARRIER_PATH, DEFAULT_BARRIER_PORT, DEFAULT_EXIT_CODE,
     DEFAULT_STOP_GRACE_SECONDS, EPOCH_FILE, EXIT_CODE, FATAL_EXIT_CODES, GO_BARRIER_PATH, GO_BARRIER_PATH_VARIABLE,
     GO_BARRIER_PORT, GO_DEFAULT_BARRIER_PORT, GO_DEFAULT_EXIT_CODE, GO_EXIT_CODE, GO_WORKER_COMMAND, JOBSET_NAME,
-    JOBSET_UID, LOG, NAMESPACE, POD_NAME, PRE_RESTART_FILE, PRE_RESTART_SECONDS, PRE_RESTART_URL, RELAY, RELAY_FOLDER,
-    RELAY_FOLDER_VARIABLE, STOP_GRACE_SECONDS, exit_codes,
+    JOBSET_UID, LOG, NAMESPACE, POD_NAME, PRE_RESTART_FILE, PRE_RESTART_SECONDS, PRE_RESTART_URL, PROGRESS_FILE,
+    PROGRESS_PATTERN, RELAY, RELAY_FOLDER, RELAY_FOLDER_VARIABLE, STALL_AFTER, STALL_COMMAND, STALL_FIRST,
+    STOP_GRACE_SECONDS, exit_codes,
 };
 
 use tracing::Level;
 use tracing_subscriber::filter::Targets;
 
-use super::values::{barrier_path, is_object_name, local_url, port, relay, restart_exit_code, seconds};
-use super::{ArgsError, Config, Names, Role};
+use super::values::{
+    barrier_path, is_object_name, local_url, port, relay, restart_exit_code, seconds, stall_after, stall_time,
+};
+use super::{ArgsError, Config, Names, ProgressConfig, Role};
+use crate::progress::{StallAfter, StallLimits, StepPattern};
 use crate::save::{SaveHook, SaveHookKind};
 
 const SHELL: &str = "SHELL";
 const PATH_VARIABLE: &str = "PATH";
+/// Default of [`STALL_FIRST`].
+const DEFAULT_STALL_FIRST: Duration = Duration::from_mins(30);
 
 /// The values of variables that are not set.
 struct Defaults {
@@ -147,6 +153,19 @@ impl Config {
         let path = [BARRIER_PATH, GO_BARRIER_PATH_VARIABLE];
         let path = env.first(&path, barrier_path, "a path such as /barrier-is-lifted")?;
         let barrier_paths = path.map_or_else(|| paths.collect(), |path| vec![path]);
+        let stall_after =
+            env.first(&[STALL_AFTER], stall_after, "auto, or a time of at least 5s such as 90s or 20m")?;
+        let first = env.first(&[STALL_FIRST], stall_time, "a time of at least 5s such as 90s or 20m")?;
+        let pattern = env.first(&[PROGRESS_PATTERN], StepPattern::parse, "a regular expression with one group")?;
+        let progress = ProgressConfig {
+            file: env.raw(PROGRESS_FILE).map(PathBuf::from),
+            pattern: pattern.filter(|_| role.supervises()),
+            limits: StallLimits {
+                after: stall_after.unwrap_or(StallAfter::Never),
+                first: first.unwrap_or(DEFAULT_STALL_FIRST),
+            },
+            command: env.raw(STALL_COMMAND).filter(|_| role.supervises()),
+        };
         let log = |value: &str| value.parse().ok();
         let log = env.first(&[LOG], log, "a level, or target=level,..., such as jobset_agent=debug")?;
         let log = log.unwrap_or_else(|| Targets::new().with_target("jobset_agent", Level::INFO));
@@ -156,6 +175,6 @@ impl Config {
             |value| relay(value, PathBuf::from(&folder)),
             "[NAME=]HOST:PORT, such as jobset-relay.jobset-system.svc:9443",
         )?;
-        Ok(Self { names, jobset_uid: env.text(JOBSET_UID), barrier_ports, barrier_paths, relay, role, log })
+        Ok(Self { names, jobset_uid: env.text(JOBSET_UID), barrier_ports, barrier_paths, relay, role, progress, log })
     }
 }

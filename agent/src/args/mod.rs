@@ -18,6 +18,7 @@ use thiserror::Error;
 use tracing_subscriber::filter::Targets;
 
 use crate::decide::Mode;
+use crate::progress::{StallLimits, StepPattern};
 use crate::save::SaveHook;
 
 /// Text of `--help`.
@@ -51,6 +52,11 @@ Environment, optional:
                                   one of them. NAME is that of its certificate, if it is not HOST. Needs JOBSET_UID
                                                                                                            [default: none]
   JOBSET_RELAY_FOLDER             folder with token and ca.crt for them   [default: /var/run/secrets/jobset-relay]
+  JOBSET_PROGRESS_FILE            file to which the worker writes its step: 1200, or step=1200 phase=eval limit=600
+                                                                                                           [default: none]
+  STALL_AFTER                     how long the worker may tell of no progress, as 90s or 20m, before the agent reports
+                                  that: auto, or a time                                                    [default: never]
+  STALL_FIRST                     the same before its first step                                             [default: 30m]
   JOBSET_AGENT_LOG                what to log: a level, or target=level,...                [default: jobset_agent=info]
 Environment of a sidecar, optional:
   RESTART_POD_IN_PLACE_EXIT_CODE  exit code that restarts the Pod, 1 to 255                                [default: 81]
@@ -62,6 +68,10 @@ Environment of a sidecar, optional:
 Environment of a supervisor, optional:
   FATAL_EXIT_CODES                exit codes of the worker that end the container, such as 2,3,64-78     [default: none]
   STOP_GRACE_SECONDS              time from SIGTERM to SIGKILL when the worker is stopped                   [default: 2]
+  PROGRESS_PATTERN                regular expression over the lines of the worker's output, with one group: the step
+                                                                                                         [default: none]
+  STALL_COMMAND                   shell command that runs when the worker makes no progress, at most 10 s, such as
+                                  py-spy dump --pid $WORKER_PID. The report has the end of its output    [default: none]
 The worker of a supervisor finds its epoch in JOBSET_EPOCH.
 
 The agent also accepts the variables of the Go JobSet's agent: STARTUP_PROBE_PORT [8081], STARTUP_PROBE_PATH
@@ -90,7 +100,26 @@ pub struct Config {
     /// The relays of the agent stream; `None` if the agent relies on the API server alone.
     pub relay: Option<Relay>,
     pub role: Role,
+    pub progress: ProgressConfig,
     pub log: Targets,
+}
+
+/// How the worker tells of its progress, and when it makes none.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProgressConfig {
+    pub file: Option<PathBuf>,
+    /// What a supervisor looks for in the output of its worker.
+    pub pattern: Option<StepPattern>,
+    pub limits: StallLimits,
+    /// Shell command that a supervisor runs when a stall begins.
+    pub command: Option<OsString>,
+}
+
+impl ProgressConfig {
+    /// Whether the worker can tell of any progress.
+    pub fn is_followed(&self) -> bool {
+        self.file.is_some() || self.pattern.is_some()
+    }
 }
 
 /// The relays of the agent stream.

@@ -9,6 +9,10 @@ use rustls_pki_types::ServerName;
 
 use super::Relay;
 use crate::probe::HEALTH_PATH;
+use crate::progress::{StallAfter, time};
+
+/// Shortest time without progress that is a stall.
+const LEAST_STALL: Duration = Duration::from_secs(5);
 
 /// Whether the value is a valid name of a namespace, Pod or JobSet. Such a name is safe in the path of a request.
 pub(super) fn is_object_name(value: &str) -> bool {
@@ -28,6 +32,16 @@ pub(super) fn restart_exit_code(value: &str) -> Option<u8> {
 pub(super) fn seconds(value: &str) -> Option<Duration> {
     let seconds: f64 = value.parse().ok().filter(|seconds| (0.0..=86_400.0).contains(seconds))?;
     Duration::try_from_secs_f64(seconds).ok()
+}
+
+/// How long a worker may make no progress: `auto`, or a time.
+pub(super) fn stall_after(value: &str) -> Option<StallAfter> {
+    if value == "auto" { Some(StallAfter::Auto) } else { stall_time(value).map(StallAfter::After) }
+}
+
+/// A time of at least five seconds, such as `90s`, `20m` or `2h`.
+pub(super) fn stall_time(value: &str) -> Option<Duration> {
+    time(value).filter(|time| *time >= LEAST_STALL)
 }
 
 /// Path of the startup probe: it begins with a slash, has no query, and is not the path of the health endpoint.

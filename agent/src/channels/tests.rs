@@ -21,7 +21,7 @@ fn broadcast(synced: i32, deprecated: i32) -> ChannelInput {
 }
 
 fn report(epoch: i32) -> Report {
-    Report { epoch, exit: None, started: None }
+    Report { epoch, exit: None, started: None, progress: None }
 }
 
 fn reports(epoch: i32) -> ChannelInput {
@@ -230,4 +230,71 @@ fn connections_that_keep_failing_do_not_put_off_the_watch() {
     let (mut channels, _) = Channels::new(true);
     assert_eq!(channels.step(ChannelInput::Disconnected), []);
     assert_eq!(channels.step(ChannelInput::StreamTimeout), [ChannelOutput::Watch]);
+}
+
+fn progress(text: &str, is_urgent: bool) -> ChannelInput {
+    ChannelInput::Progress { text: text.to_owned(), is_urgent }
+}
+
+fn progressed(epoch: i32, text: &str) -> Report {
+    Report { progress: Some(text.to_owned()), ..report(epoch) }
+}
+
+#[test]
+fn steps_go_over_the_stream_alone() {
+    let mut channels = live();
+    channels.step(reports(2));
+    channels.step(ChannelInput::WriteDue);
+    channels.step(written(2));
+    assert_eq!(channels.step(progress("a", false)), [ChannelOutput::Send(progressed(2, "a"))]);
+    channels.step(ChannelInput::Disconnected);
+    assert_eq!(channels.step(progress("b", false)), []);
+    // The report on the next connection has them.
+    assert_eq!(channels.step(answer(2))[0], ChannelOutput::Send(progressed(2, "b")));
+}
+
+#[test]
+fn stall_goes_over_the_stream_and_is_written_later() {
+    let mut channels = live();
+    channels.step(reports(2));
+    channels.step(ChannelInput::WriteDue);
+    channels.step(written(2));
+    let outputs = channels.step(progress("a", true));
+    assert_eq!(outputs, [ChannelOutput::Send(progressed(2, "a")), ChannelOutput::WriteLater { pods: 300 }]);
+    // The write of the end of the stall is the same.
+    assert_eq!(channels.step(progress("b", true)), [ChannelOutput::Send(progressed(2, "b"))]);
+    assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::Write { epoch: 2 }]);
+    // An end that comes meanwhile is written afterwards.
+    channels.step(progress("c", true));
+    assert_eq!(channels.step(written(2)), []);
+    assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::Write { epoch: 2 }]);
+}
+
+#[test]
+fn stall_without_stream_is_written_at_once() {
+    let (mut channels, _) = Channels::new(false);
+    assert_eq!(channels.step(progress("a", true)), [], "before the first report");
+    channels.step(ChannelInput::Watched(Input::JobSet(state(1, 0))));
+    channels.step(reports(2));
+    assert_eq!(channels.step(progress("a", true)), [], "one write at a time");
+    assert_eq!(
+        channels.step(written(2)),
+        [ChannelOutput::Tell(Input::Reported { epoch: 2 }), ChannelOutput::Write { epoch: 2 }]
+    );
+    assert_eq!(channels.step(written(2)), []);
+    assert_eq!(channels.step(progress("b", true)), [ChannelOutput::Write { epoch: 2 }]);
+    // A write that fails is tried again, and nobody waits for it.
+    assert_eq!(channels.step(failed(2)), [ChannelOutput::WriteLater { pods: 0 }]);
+    assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::Write { epoch: 2 }]);
+}
+
+#[test]
+fn stall_of_deprecated_epoch_is_not_written() {
+    let mut channels = live();
+    channels.step(reports(2));
+    channels.step(ChannelInput::WriteDue);
+    channels.step(written(2));
+    channels.step(progress("a", true));
+    channels.step(broadcast(2, 2));
+    assert_eq!(channels.step(ChannelInput::WriteDue), []);
 }

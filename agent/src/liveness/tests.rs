@@ -15,7 +15,7 @@ fn nonce(number: u8) -> Nonce {
 }
 
 fn of(uid: &str) -> GroupState {
-    GroupState { uid: uid.to_owned(), synced: 1, deprecated: 0, failed: false, bypass: false, pods: 2 }
+    GroupState { uid: uid.to_owned(), synced: 1, deprecated: 0, failed: false, bypass: false, pods: 2, pause: None }
 }
 
 /// The sign of life of a leader of the release before.

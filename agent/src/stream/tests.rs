@@ -59,7 +59,7 @@ impl TestRelay {
         let (present, received) = watch::channel(Present::default());
         let (sender, inputs) = mpsc::channel(16);
         let jobset = JobSetName { name: "train".to_owned(), uid: "u".to_owned() };
-        tokio::spawn(run(self.relay(), jobset, received, sender, self.progress.clone()));
+        tokio::spawn(run(self.relay(), jobset, received, sender, self.progress.clone(), Arc::default()));
         (present, inputs)
     }
 
@@ -103,7 +103,7 @@ impl TestConnection {
 }
 
 fn group(synced: i32) -> GroupState {
-    GroupState { uid: "u".to_owned(), synced, deprecated: 0, failed: false, bypass: false, pods: 7 }
+    GroupState { uid: "u".to_owned(), synced, deprecated: 0, failed: false, bypass: false, pods: 7, pause: None }
 }
 
 fn answer(time: i64, nonce: &Nonce, synced: i32) -> Statement {
@@ -126,7 +126,7 @@ async fn answer_and_broadcasts_are_heard_and_reports_are_sent() {
     assert_eq!(inputs.recv().await, Some(heard(true, 4)));
     connection.say(&relay.signer(), &Statement::broadcast(2, group(5))).await;
     assert_eq!(inputs.recv().await, Some(heard(false, 5)));
-    let report = Report { epoch: 5, exit: None, started: None };
+    let report = Report { epoch: 5, exit: None, started: None, progress: None };
     present.send_modify(|present| present.report = Some(report.clone()));
     assert_eq!(connection.reader.next().await.unwrap(), Some(FromAgent::Report(report.clone())));
     // The next connection tells of the report in its hello.

@@ -3,6 +3,8 @@
 mod codes;
 mod epochs;
 pub(crate) mod fixture;
+mod hangs;
 mod output;
 mod processes;
+mod progress;
 mod sidecar;

@@ -67,6 +67,20 @@ pub const STOP_GRACE_SECONDS: &str = "STOP_GRACE_SECONDS";
 pub const DEFAULT_STOP_GRACE_SECONDS: u32 = 2;
 /// Environment of the agent: address of the relays' Service, `HOST:PORT`. Without it, the agent watches its JobSet.
 pub const RELAY: &str = "JOBSET_RELAY";
+/// Environment of the worker and of the agent: the file to which the worker writes its step. Without it, the agent looks at no
+/// progress.
+pub const PROGRESS_FILE: &str = "JOBSET_PROGRESS_FILE";
+/// Value of [`PROGRESS_FILE`] in the Pods of a JobSet with the agent injected.
+pub const DEFAULT_PROGRESS_FILE: &str = "/var/run/jobset-progress/step";
+/// Environment of the agent: the value of [`STALL_AFTER`](crate::labels::STALL_AFTER). Without it, the agent reports progress and
+/// no stall.
+pub const STALL_AFTER: &str = "STALL_AFTER";
+/// Environment of the agent: the value of [`STALL_FIRST`](crate::labels::STALL_FIRST).
+pub const STALL_FIRST: &str = "STALL_FIRST";
+/// Environment of the agent as a supervisor: regular expression over the lines of the worker's output, with one group for the step.
+pub const PROGRESS_PATTERN: &str = "PROGRESS_PATTERN";
+/// Environment of the agent as a supervisor: a shell command that runs when a stall begins. The report has the end of its output.
+pub const STALL_COMMAND: &str = "STALL_COMMAND";
 /// Environment of the agent: what it logs, a level or `target=level,...`.
 pub const LOG: &str = "JOBSET_AGENT_LOG";
 /// Environment of the worker: its epoch. Also the key of the epoch in the file that [`EPOCH_FILE`] names.

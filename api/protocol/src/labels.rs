@@ -49,6 +49,12 @@ pub const WORKER_EXIT: &str = "jobset.sigs.k8s.io/worker-exit";
 /// Annotation of a worker Pod: when the agent started that has reported the epoch, in RFC 3339 with microseconds, at most 64
 /// characters. Only the Pod's agent writes it, together with the epoch.
 pub const AGENT_STARTED: &str = "jobset.sigs.k8s.io/agent-started";
+/// Annotation of a worker Pod: what its worker has told about its progress, as JSON (`ProgressReport` of jobset-api), at most
+/// [`PROGRESS_BYTES`]. Only the Pod's agent writes it: with the epoch, once when the worker has first told of progress, and when a
+/// stall begins or ends.
+pub const PROGRESS: &str = "jobset.sigs.k8s.io/progress";
+/// Longest value of [`PROGRESS`], in bytes.
+pub const PROGRESS_BYTES: usize = 4 << 10;
 /// Annotation of a worker Pod: the Go JobSet's agent writes it instead of [`EPOCH`]. Its value is the epoch less one.
 pub const IN_PLACE_RESTART_ATTEMPT: &str = "jobset.sigs.k8s.io/in-place-restart-attempt";
 /// Annotation of a JobSet: its agents lift the barrier at once and never restart their Pods.
@@ -92,6 +98,23 @@ pub const LEAVE_CORDONED: &str = "jobset.sigs.k8s.io/leave-cordoned";
 /// Annotation of a JobSet that restarts in place: how long a node must have been unreachable for its Pods to be given up, a duration
 /// of ten seconds or more, as `60s`. The user takes the risk that such a Pod still runs. Absent: such Pods stay.
 pub const NODE_LOST_AFTER: &str = "jobset.sigs.k8s.io/node-lost-after";
+
+/// Annotation of a JobSet that restarts in place: for how long a worker that tells of its progress may make none, `auto` or a
+/// duration of five seconds or more, as `90s`. `auto` is ten times the longest pause between steps that the JobSet has survived, at
+/// least a minute. Absent: nobody looks at progress.
+pub const STALL_AFTER: &str = "jobset.sigs.k8s.io/stall-after";
+
+/// Annotation of a JobSet with [`STALL_AFTER`]: the same before the first step of an epoch, in a phase that gives no limit, and, with
+/// `auto`, until a pause much longer than a step was survived; a duration of five seconds or more. Absent: `30m`.
+pub const STALL_FIRST: &str = "jobset.sigs.k8s.io/stall-first";
+
+/// Annotation of a JobSet with [`STALL_AFTER`]: what follows when no worker makes progress any longer, a value of `OnStall` of
+/// jobset-api. `Restart` needs a duration in [`STALL_AFTER`]. Absent: `Notify`.
+pub const ON_STALL: &str = "jobset.sigs.k8s.io/on-stall";
+
+/// Annotation of a JobSet with [`STALL_AFTER`]: after how many restarts in a row in which the highest step did not rise it fails, a
+/// number of at least 1. Absent: only `maxRestarts` counts.
+pub const MAX_RESTARTS_WITHOUT_PROGRESS: &str = "jobset.sigs.k8s.io/max-restarts-without-progress";
 
 /// Label of Pods, `true`: they move by [`MOVE_AFTER_FAILURES`]. The Pod webhook sees no other Pods for their nodes' sake.
 pub const AVOIDS_NODES: &str = "jobset.sigs.k8s.io/avoids-nodes";

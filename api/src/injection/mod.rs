@@ -9,6 +9,7 @@ mod barrier;
 mod environment;
 mod epoch;
 mod folder;
+pub(crate) mod progress;
 pub(crate) mod projected;
 mod resources;
 mod rules;
@@ -22,8 +23,9 @@ pub(crate) mod tests;
 use k8s_openapi::api::core::v1::PodSpec;
 
 use crate::field::{Errors, Path};
-use crate::{JobSetSpec, JobTemplateSpec, RestartStrategy, labels};
+use crate::{JobSet, JobSetSpec, JobTemplateSpec, RestartStrategy, labels};
 
+pub use progress::StallSettings;
 pub use resources::{AgentResources, Amounts};
 pub use shape::Shape;
 pub(crate) use supervisor::wrapping;
@@ -33,7 +35,7 @@ const NO_IMAGE: &str = "no image of the agent is known: start the webhook with -
                         an image in the manifest";
 const NOT_LINUX: &str = "must be linux: there is no agent for other operating systems";
 
-/// Settings of the injection. They are the same for all JobSets.
+/// Settings of the injection. Apart from `stalls`, they are the same for all JobSets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// Image of the agent. Without it, only a container that already has an image becomes the agent.
@@ -47,6 +49,16 @@ pub struct Settings {
     /// Address of the relays' Service, `HOST:PORT`, which the agent gets with a token for the relays. If absent, the agent
     /// gets neither.
     pub relay: Option<String>,
+    /// For how long workers may make no progress, if the JobSet says so ([`Settings::of`]).
+    pub stalls: Option<StallSettings>,
+}
+
+impl Settings {
+    /// These settings, with what the annotations of the JobSet ask for.
+    #[must_use]
+    pub fn of(&self, jobset: &JobSet) -> Self {
+        Self { stalls: StallSettings::of(jobset), ..self.clone() }
+    }
 }
 
 /// Injects the agent into the Pod template of every replicatedJob, in the shape that the annotation names. Returns the
@@ -115,6 +127,9 @@ fn check(pod: &PodSpec, settings: &Settings, path: &Path<'_>, errors: &mut Error
     projected::TOKEN.check(pod, path, errors);
     if settings.relay.is_some() {
         projected::RELAY_CREDENTIALS.check(pod, path, errors);
+    }
+    if settings.stalls.is_some() {
+        progress::check(pod, path, errors);
     }
 }
 

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Probe;
 
 use super::barrier::{AgentPorts, Barrier};
 use super::target::{Image, Outcome, Target, add_pull_secrets, init_container, restricted, set_image};
-use super::{environment, epoch, projected, resources};
+use super::{environment, epoch, progress, projected, resources};
 use crate::agent::{Agent, NAME, is_told};
 use crate::field::Errors;
 use crate::last_words;
@@ -43,6 +43,9 @@ pub(super) fn inject(target: &mut Target<'_>, errors: &mut Errors) -> Outcome {
     agent.security_context.get_or_insert(security);
     last_words::keep(agent);
     epoch::write(agent);
+    if let Some(stalls) = &target.settings.stalls {
+        stalls.tell(agent);
+    }
     for volume in projected::mount(agent, target.settings.relay.as_deref()) {
         volume.add(target.pod);
     }
@@ -55,5 +58,9 @@ pub(super) fn inject(target: &mut Target<'_>, errors: &mut Errors) -> Outcome {
         last_words::keep(worker);
     }
     epoch::read(target.pod, NAME);
+    if target.settings.stalls.is_some() {
+        target.pod.containers.iter_mut().for_each(progress::let_tell);
+        progress::add_volume(target.pod);
+    }
     Outcome::Done
 }

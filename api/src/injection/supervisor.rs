@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{Container, PodSpec};
 use super::barrier::{AgentPorts, Barrier};
 use super::folder::INSTALLER;
 use super::target::{Image, Outcome, Target, add_pull_secrets, init_container, restricted, set_image};
-use super::{environment, folder, projected, resources};
+use super::{environment, folder, progress, projected, resources};
 use crate::agent::{Agent, FAILED_JOBSET_EXIT_CODE, FATAL_EXIT_CODES, INSTALL, SUPERVISE, is_told};
 use crate::field::{Errors, Path};
 use crate::last_words;
@@ -76,8 +76,14 @@ pub(super) fn inject(target: &mut Target<'_>, errors: &mut Errors) -> Outcome {
     // The words of an agent that cannot start, or that is killed with its worker.
     last_words::keep(worker);
     folder::mount(worker, true);
+    if let Some(stalls) = &target.settings.stalls {
+        stalls.tell(worker);
+    }
     for volume in projected::mount(worker, target.settings.relay.as_deref()) {
         volume.add(target.pod);
+    }
+    if target.settings.stalls.is_some() {
+        progress::add_volume(target.pod);
     }
     Outcome::Done
 }

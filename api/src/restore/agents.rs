@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, PodSpec};
 
 use crate::field::{Errors, Path};
 use crate::injection::projected::RELAY_CREDENTIALS;
-use crate::injection::{AgentResources, Settings, Shape, inject_job};
+use crate::injection::{AgentResources, Settings, Shape, StallSettings, inject_job, progress};
 use crate::{JobSetSpec, JobTemplateSpec, RestartStrategy, agent};
 
 /// The stored Job specifications, by the name of their replicatedJob.
@@ -30,13 +30,14 @@ pub(super) fn inject(full: &mut JobSetSpec, stored: &Stored<'_>) {
 }
 
 /// Image, pull policy, address of the relays and resources do not matter, because the stored ones are restored, and what is not stored
-/// is not added. Admission injects no relay into a Pod with another volume of the name.
+/// is not added. Admission injects no relay into a Pod with another volume of the name, and no file for progress.
 fn settings(stored: &PodSpec) -> Settings {
     Settings {
         agent_image: Some(String::new()),
         pull_policy: Some(String::new()),
         agent_resources: AgentResources::of_all(),
         relay: RELAY_CREDENTIALS.other(stored).is_none().then(String::new),
+        stalls: progress::other_volume(stored).is_none().then(StallSettings::any),
         ..Settings::default()
     }
 }

@@ -5,11 +5,13 @@ use std::collections::BTreeSet;
 use super::subject::Subject;
 use crate::field::{Errors, Path};
 use crate::syntax;
-use crate::{FailurePolicyRule, ReplicatedJob};
+use crate::{FailurePolicyRule, ReplicatedJob, conditions};
 
 /// Reasons of the Job condition Failed in Kubernetes 1.36.
 const OF_KUBERNETES: [&str; 5] =
     ["BackoffLimitExceeded", "DeadlineExceeded", "FailedIndexes", "MaxFailedIndexesExceeded", "PodFailurePolicy"];
+/// Reason that the controller gives when the group restarts because no worker makes progress. No Job has it.
+const OF_STALLS: &str = conditions::PROGRESS_STALLED;
 /// Action of a podFailurePolicy that fails the Job.
 const FAIL_JOB: &str = "FailJob";
 /// Maximum number of given reasons that an error lists.
@@ -54,7 +56,7 @@ fn matched_reasons(
     path: &Path<'_>,
     errors: &mut Errors,
 ) {
-    let known = |reason: &str| OF_KUBERNETES.contains(&reason);
+    let known = |reason: &str| OF_KUBERNETES.contains(&reason) || reason == OF_STALLS;
     let reasons = rule.on_job_failure_reasons.iter().enumerate().filter(|(_, reason)| !known(reason));
     let reasons: Vec<_> = reasons.collect();
     let targets: BTreeSet<usize> =
@@ -78,10 +80,10 @@ fn matched_reasons(
     }
 }
 
-/// The supported reasons: those of Kubernetes, and the first of the given ones.
+/// The supported reasons: those of Kubernetes, that of stalls, and the first of the given ones.
 fn supported(given: Option<&BTreeSet<&str>>) -> String {
     let given = given.into_iter().flatten().copied().take(LISTED);
-    let reasons: BTreeSet<&str> = given.chain(OF_KUBERNETES).collect();
+    let reasons: BTreeSet<&str> = given.chain(OF_KUBERNETES).chain([OF_STALLS]).collect();
     let list = reasons.iter().map(|reason| format!("\"{reason}\"")).collect::<Vec<_>>().join(", ");
     format!("{list}, and what podFailurePolicy.rules[].setConditionReason of the targets gives")
 }

@@ -37,6 +37,7 @@ mod restart_request;
 mod restart_rules;
 mod rule;
 mod single_jobs;
+mod stalls;
 mod subject;
 mod suspended;
 mod targets;
@@ -59,7 +60,7 @@ pub(crate) use unchanged::{AS_CREATED, AS_CREATED_OR_MORE_RESTARTS};
 pub use warnings::{update_warnings, warnings};
 
 /// The rules for a new JobSet, in the order in which their errors are reported.
-const RULES: [Rule; 27] = [
+const RULES: [Rule; 28] = [
     // Names and numbers of child objects.
     replicated_jobs::check,
     child_names::check,
@@ -85,6 +86,7 @@ const RULES: [Rule; 27] = [
     additional_restarts::check,
     durations::check,
     nodes::check,
+    stalls::check,
     restart_request::check,
     restart_rules::check,
     agent::check,

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{Container, ContainerRestartRule, PodSpec, Probe
 use super::subject::Subject;
 use super::{
     additional_restarts, annotations, durations, gangs, inject_agent, lone_restarts, managed_by, nodes, overwritten,
-    refused_pods, restart_backoff, restart_request,
+    refused_pods, restart_backoff, restart_request, stalls,
 };
 use crate::agent::Agent;
 use crate::field::Path;
@@ -31,6 +31,7 @@ pub fn warnings(jobset: &JobSet) -> Vec<String> {
     restart_backoff::warn(&subject, &mut warnings);
     durations::warn(&subject, &mut warnings);
     nodes::warn(&subject, &mut warnings);
+    stalls::warn(&subject, &mut warnings);
     restart_request::warn(&subject, &mut warnings);
     managed_by::warn(&subject, &mut warnings);
     let spec = Path::root("spec");
@@ -58,6 +59,7 @@ pub fn update_warnings(old: &JobSet, new: &JobSet) -> Vec<String> {
     }
     let mut of_update = Warnings::default();
     inject_agent::warn_of_update(old, new, &mut of_update);
+    stalls::warn_of_update(old, new, &mut of_update);
     let previous = if is_same_spec { warnings(old) } else { Vec::new() };
     let added = warnings(new).into_iter().filter(|warning| !previous.contains(warning));
     of_update.0.into_iter().chain(added).collect()

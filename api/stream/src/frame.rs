@@ -120,7 +120,7 @@ mod tests {
     use crate::message::{FromAgent, Report};
 
     fn report(epoch: i32) -> FromAgent {
-        FromAgent::Report(Report { epoch, exit: None, started: None })
+        FromAgent::Report(Report { epoch, exit: None, started: None, progress: None })
     }
 
     #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use jobset_protocol::labels::PROGRESS_BYTES;
 use rustls::crypto::SecureRandom;
 use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -46,6 +47,9 @@ pub struct GroupState {
     pub bypass: bool,
     /// Number of Pods of the JobSet. Agents spread the writes of their annotations by it.
     pub pods: u32,
+    /// `status.progress.longestPauseSeconds`. Leaders of the release before never say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause: Option<u32>,
 }
 
 /// What the leader signs.
@@ -82,8 +86,8 @@ impl Statement {
     }
 }
 
-/// A report: an epoch, and how the worker of the epoch before ended.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// A report: an epoch, how the worker of the epoch before ended, and how far workers came.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Report {
     /// The epoch that the Pod has entered.
     pub epoch: i32,
@@ -95,13 +99,19 @@ pub struct Report {
     /// [`STARTED_BYTES`](crate::STARTED_BYTES).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<String>,
+    /// The value of the annotation [`PROGRESS`](jobset_protocol::labels::PROGRESS), if a worker of the Pod has ever told of progress.
+    /// At most [`PROGRESS_BYTES`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<String>,
 }
 
 impl Report {
     /// Whether its texts are short enough.
     pub fn is_permitted(&self) -> bool {
         let is_within = |text: &Option<String>, most: usize| text.as_ref().is_none_or(|text| text.len() <= most);
-        is_within(&self.exit, EXIT_BYTES) && is_within(&self.started, STARTED_BYTES)
+        is_within(&self.exit, EXIT_BYTES)
+            && is_within(&self.started, STARTED_BYTES)
+            && is_within(&self.progress, PROGRESS_BYTES)
     }
 }
 
@@ -311,13 +321,17 @@ mod tests {
     /// A relay or a controller of the release before reads what this one writes, and this one what that one writes.
     #[test]
     fn report_without_a_start_is_that_of_the_release_before() {
-        let report = Report { epoch: 2, exit: None, started: None };
+        let report = Report { epoch: 2, exit: None, started: None, progress: None };
         assert_eq!(serde_json::to_string(&report).unwrap(), r#"{"epoch":2}"#);
         assert_eq!(serde_json::from_str::<Report>(r#"{"epoch":2}"#).unwrap(), report);
         let started = Report { started: Some("2026-01-01T00:00:00.000001Z".to_owned()), ..report.clone() };
         let text = serde_json::to_string(&started).unwrap();
         assert_eq!(text, r#"{"epoch":2,"started":"2026-01-01T00:00:00.000001Z"}"#);
         assert_eq!(serde_json::from_str::<Report>(&text).unwrap(), started);
+        let progressed = Report { progress: Some("{}".to_owned()), ..report.clone() };
+        let text = serde_json::to_string(&progressed).unwrap();
+        assert_eq!(text, r#"{"epoch":2,"progress":"{}"}"#);
+        assert_eq!(serde_json::from_str::<Report>(&text).unwrap(), progressed);
         // The release before had no such field, and this one ignores those that it does not know.
         assert_eq!(serde_json::from_str::<Report>(r#"{"epoch":2,"later":"x"}"#).unwrap(), report);
     }
@@ -336,17 +350,29 @@ mod tests {
     }
 
     #[rstest]
-    #[case::none(None, None, true)]
-    #[case::longest(Some(EXIT_BYTES), Some(STARTED_BYTES), true)]
-    #[case::long_exit(Some(EXIT_BYTES + 1), None, false)]
-    #[case::long_start(None, Some(STARTED_BYTES + 1), false)]
+    #[case::none(None, None, None, true)]
+    #[case::longest(Some(EXIT_BYTES), Some(STARTED_BYTES), Some(PROGRESS_BYTES), true)]
+    #[case::long_exit(Some(EXIT_BYTES + 1), None, None, false)]
+    #[case::long_start(None, Some(STARTED_BYTES + 1), None, false)]
+    #[case::long_progress(None, None, Some(PROGRESS_BYTES + 1), false)]
     fn report_with_long_texts_is_not_permitted(
         #[case] exit: Option<usize>,
         #[case] started: Option<usize>,
+        #[case] progress: Option<usize>,
         #[case] is_permitted: bool,
     ) {
         let text = |length: Option<usize>| length.map(|length| "x".repeat(length));
-        assert_eq!(Report { epoch: 1, exit: text(exit), started: text(started) }.is_permitted(), is_permitted);
+        let report = Report { epoch: 1, exit: text(exit), started: text(started), progress: text(progress) };
+        assert_eq!(report.is_permitted(), is_permitted);
+    }
+
+    #[test]
+    fn state_without_pause_is_that_of_the_release_before() {
+        let text = r#"{"uid":"u","synced":1,"deprecated":0,"failed":false,"bypass":false,"pods":2}"#;
+        let state: GroupState = serde_json::from_str(text).unwrap();
+        assert_eq!((state.pause, serde_json::to_string(&state).unwrap().as_str()), (None, text));
+        let text = serde_json::to_string(&GroupState { pause: Some(600), ..state }).unwrap();
+        assert!(text.ends_with(r#""pods":2,"pause":600}"#), "{text}");
     }
 
     /// An agent of the release before reads `{"time":7,...}` as a sign of life, and ignores what it does not know.

@@ -8,7 +8,8 @@ use clap::{Args as Arguments, Parser, Subcommand, ValueEnum, ValueHint};
 
 use crate::names;
 pub use options::{
-    ChangeArgs, LogsArgs, NamedArgs, NodesArgs, RestartArgs, Shell, StatusArgs, UiArgs, ValidateArgs, WaitArgs,
+    ChangeArgs, GoodputArgs, LogsArgs, NamedArgs, NodesArgs, RestartArgs, Shell, StatusArgs, UiArgs, ValidateArgs,
+    WaitArgs,
 };
 
 /// Show the state of JobSets, why they restarted, why they do not run, and whether a manifest passes admission. Wait for them,
@@ -130,6 +131,18 @@ Examples:
   kubectl jobset restarts train --watch
   kubectl jobset restarts train -o json | jq '.restarts[] | {number, total}'")]
     Restarts(NamedArgs),
+
+    /// Show where the time of JobSets went: the share in which they made progress, and what the rest was spent on.
+    #[command(after_help = "\
+The command reads status.ledger, which the controller keeps: each second of a JobSet's life is in one bucket, the time since the last
+write of the status in that of then. Goodput is the running time without that whose steps a restart lost, as a share of all the time.
+
+Examples:
+  kubectl jobset goodput train
+  kubectl jobset goodput -A                # lists the JobSets of all namespaces
+  kubectl jobset goodput -l team=vision
+  kubectl jobset goodput train -o json | jq '.jobsets[0].goodput'")]
+    Goodput(GoodputArgs),
 
     /// Explain why a JobSet does not run, and what to do.
     #[command(after_help = "\

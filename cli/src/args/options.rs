@@ -49,6 +49,26 @@ pub struct NodesArgs {
     pub watch: bool,
 }
 
+/// `goodput`.
+#[derive(Clone, Debug, Arguments)]
+pub struct GoodputArgs {
+    /// Name of the JobSet, or jobset/NAME. Without a name, the command lists all JobSets.
+    #[arg(value_parser = names::jobset)]
+    pub name: Option<String>,
+
+    /// List the JobSets of all namespaces.
+    #[arg(short = 'A', long, conflicts_with = "name")]
+    pub all_namespaces: bool,
+
+    /// List the JobSets with these labels, such as team=vision.
+    #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "name", value_hint = ValueHint::Other)]
+    pub selector: Option<String>,
+
+    /// Show the report again after each change.
+    #[arg(short, long)]
+    pub watch: bool,
+}
+
 /// `restarts` and `explain`.
 #[derive(Clone, Debug, Arguments)]
 pub struct NamedArgs {

@@ -19,6 +19,7 @@ mod pods;
 mod problem;
 mod render;
 mod reported;
+mod stalled;
 mod stream;
 mod topology;
 
@@ -120,7 +121,8 @@ const REMARKS: [Rule; 7] = [
 ];
 
 /// Rules for remarks about a JobSet whose workers all run.
-const RUNNING: [Rule; 4] = [controller::check, reported::internal_error, crash_loop::check, barrier::restarting];
+const RUNNING: [Rule; 5] =
+    [stalled::check, controller::check, reported::internal_error, crash_loop::check, barrier::restarting];
 
 /// Puts why the group restarts before what every restart takes, and behind what keeps it from its end.
 fn with_restart(mut causes: Vec<Finding>, restart: Vec<Finding>) -> Vec<Finding> {

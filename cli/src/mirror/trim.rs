@@ -10,11 +10,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 const POD_LABELS: [&str; 5] =
     [labels::JOBSET_NAME, labels::JOBSET_UID, labels::REPLICATED_JOB_NAME, labels::JOB_NAME, labels::PRIORITY];
 /// Annotations of Pods that reports read.
-const POD_ANNOTATIONS: [&str; 6] = [
+const POD_ANNOTATIONS: [&str; 7] = [
     labels::EPOCH,
     labels::IN_PLACE_RESTART_ATTEMPT,
     labels::COMPLETION_INDEX,
     labels::WORKER_EXIT,
+    labels::PROGRESS,
     labels::EXCLUSIVE_TOPOLOGY,
     labels::NODE_SELECTOR_STRATEGY,
 ];

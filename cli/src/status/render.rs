@@ -8,6 +8,7 @@ use super::barrier::PodBarrier;
 use super::pod::PodNode;
 use super::report::{JobNode, JobSetTree, ReplicatedJobNode};
 use super::state::JobSetState;
+use crate::goodput;
 use crate::nodes::{NodeTally, tally};
 use crate::output::{BAD, DIM, GOOD, HEAD, Report, Table, View, WAIT, age, one_line, paint, until};
 
@@ -79,6 +80,9 @@ fn head(status: &JobSetTree, view: &View) -> String {
     for (node, tally) in tally(&status.node_strikes, &status.avoided_nodes, view.now) {
         table.push(vec!["Node".into(), paint(WAIT, trouble(&node, &tally, view))]);
     }
+    if let Some(goodput) = status.ledger.as_ref().and_then(|ledger| goodput::summary(ledger, view.now)) {
+        table.push(vec!["Goodput".into(), goodput]);
+    }
     if let Some(leader) = &status.leader {
         let absent = leader.absence(view.now).map(|text| paint(BAD, text));
         table.push(vec!["Controller".into(), absent.or_else(|| leader.holder.clone()).unwrap_or_default()]);
@@ -95,13 +99,14 @@ fn trouble(node: &str, tally: &NodeTally, view: &View) -> String {
 }
 
 /// Conditions that report a failure when they are true.
-const FAILURES: [&str; 10] = [
+const FAILURES: [&str; 11] = [
     conditions::FAILED,
     conditions::INVALID,
     conditions::CHILD_REFUSED,
     conditions::BARRIER_BLOCKED,
     conditions::BARRIER_WAITING,
     conditions::WORKERS_NOT_RUNNING,
+    conditions::PROGRESS_STALLED,
     conditions::RECREATION_BLOCKED,
     conditions::RESTART_BACKOFF,
     conditions::IN_PLACE_UNSUPPORTED,

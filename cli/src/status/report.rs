@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use jobset_api::{
-    AvoidedNode, JobSet, JobSetStatus, NodeStrike, ReplicatedJob, RestartBudget, RestartStrategy, Scope, labels,
+    AvoidedNode, JobSet, JobSetStatus, Ledger, NodeStrike, ReplicatedJob, RestartBudget, RestartStrategy, Scope, labels,
 };
 use jobset_objects::{PartialJob, PartialPod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime, Time};
@@ -57,6 +57,9 @@ pub struct JobSetTree {
     /// Nodes that its new Pods keep away from.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub avoided_nodes: Vec<AvoidedNode>,
+    /// Where its time went, as its status says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ledger: Option<Ledger>,
     /// Its replicatedJobs, in the order of the specification.
     pub replicated_jobs: Vec<ReplicatedJobNode>,
     /// Pods whose Job does not exist.
@@ -209,6 +212,7 @@ pub fn report(
         conditions: status.conditions.clone(),
         node_strikes: status.node_strikes.clone(),
         avoided_nodes: status.avoided_nodes.clone(),
+        ledger: status.ledger.clone(),
         replicated_jobs: groups,
         other_pods,
     }

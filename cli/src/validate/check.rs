@@ -161,7 +161,7 @@ fn inject(jobset: &mut JobSet, settings: &AdmissionSettings) -> Errors {
         return Errors::default();
     };
     let mut spec = jobset.spec.clone();
-    let mut injection = settings.injection.clone();
+    let mut injection = settings.injection.of(jobset);
     injection.agent_image.get_or_insert_with(|| ASSUMED_IMAGE.to_owned());
     let errors = injection::inject(&mut spec, shape, &injection);
     if errors.is_empty() {

@@ -29,6 +29,7 @@ impl GroupSnapshot {
             failed: status.is_some_and(|status| status.terminal_state == conditions::FAILED),
             bypass: !restarts_in_place(jobset),
             pods: pods.fold(0, u32::saturating_add),
+            pause: status.and_then(|status| status.progress.as_ref()?.longest_pause_seconds),
         };
         Self { state, version: version(jobset) }
     }
@@ -76,8 +77,15 @@ mod tests {
     #[case::recreate("Recreate", json!({}), false)]
     fn snapshot_has_what_agents_act_on(#[case] strategy: &str, #[case] annotations: Value, #[case] in_place: bool) {
         let jobset = jobset(strategy, &annotations);
-        let state =
-            GroupState { uid: "u".to_owned(), synced: 4, deprecated: 3, failed: true, bypass: !in_place, pods: 6 };
+        let state = GroupState {
+            uid: "u".to_owned(),
+            synced: 4,
+            deprecated: 3,
+            failed: true,
+            bypass: !in_place,
+            pods: 6,
+            pause: None,
+        };
         assert_eq!(GroupSnapshot::of(&jobset), GroupSnapshot { state, version: 7 });
         assert_eq!(uses_relay(&jobset), in_place);
     }

@@ -21,11 +21,13 @@ mod incident;
 mod invalid;
 mod job_end;
 mod late_pods;
+mod ledger;
 mod leftovers;
 mod lost_index;
 mod lost_nodes;
 mod members;
 mod namespace;
+mod no_progress;
 mod nodes;
 mod not_running;
 mod notes;
@@ -41,6 +43,7 @@ mod restore;
 mod returns;
 mod settle;
 mod skip;
+mod stall;
 mod start;
 mod success;
 mod successors;
@@ -107,6 +110,7 @@ fn rules(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
     if reconciliation.in_place() {
         in_place_rules(reconciliation)?;
     }
+    stall::report(reconciliation)?;
     epochs::lift_for_recreated(reconciliation);
     recovery::record(reconciliation);
     barrier::report_wait(reconciliation);
@@ -138,5 +142,7 @@ pub fn plan(observed: &Observed<'_>, settings: &Settings, now: &Time) -> Plan {
     let mut reconciliation = Reconciliation::new(observed, settings, now);
     // A rule that breaks has already written its result to the plan.
     let _ = rules(&mut reconciliation);
+    stall::keep_in_write(&mut reconciliation);
+    ledger::keep(&mut reconciliation);
     reconciliation.into_plan()
 }

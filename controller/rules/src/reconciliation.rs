@@ -259,6 +259,7 @@ impl<'a> Reconciliation<'a> {
         backoff::end_wait(self, why);
         self.clear_condition(conditions::BARRIER_WAITING, conditions::BARRIER_REACHED, why);
         self.clear_condition(conditions::WORKERS_NOT_RUNNING, conditions::WORKERS_RUN, why);
+        self.clear_condition(conditions::PROGRESS_STALLED, conditions::PROGRESS_RESUMED, why);
         self.clear_condition(conditions::RECREATION_BLOCKED, conditions::EARLIER_ATTEMPT_GONE, why);
     }
 

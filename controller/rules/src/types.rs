@@ -242,6 +242,13 @@ pub enum Fact {
     BackedOff,
     /// A failure is blamed on a node.
     NodeStruck,
+    /// No worker makes progress.
+    Stalls {
+        /// Whether a Pod is blamed.
+        blamed: bool,
+    },
+    /// A worker makes no progress while others do.
+    Straggles,
     /// A restart moves so many Pods away from a node.
     PodsMove(usize),
     /// All Pods have reported the new epoch of an in-place restart, and their workers may run.
@@ -283,6 +290,8 @@ pub enum Trigger {
     RestartRequest,
     /// Pods leave cordoned nodes. Nothing has failed.
     Cordoned,
+    /// No worker makes progress.
+    Stalled,
 }
 
 impl Trigger {
@@ -299,6 +308,7 @@ impl Trigger {
             Self::Requested => "requested",
             Self::RestartRequest => "restart_request",
             Self::Cordoned => "cordoned",
+            Self::Stalled => "progress_stalled",
         }
     }
 }

@@ -7,9 +7,9 @@ pub fn differs_in_decisions(one: &JobSetStatus, other: &JobSetStatus) -> bool {
     without_counts(one) != without_counts(other)
 }
 
-/// The status without those counts.
+/// The status without those counts, and without the ledger, which no rule decides by.
 pub fn without_counts(status: &JobSetStatus) -> JobSetStatus {
-    let mut status = JobSetStatus { jobs_ready: String::new(), ..status.clone() };
+    let mut status = JobSetStatus { jobs_ready: String::new(), ledger: None, ..status.clone() };
     for ReplicatedJobStatus { ready, succeeded, failed, active, suspended, .. } in &mut status.replicated_jobs_status {
         for count in [ready, succeeded, failed, active, suspended] {
             *count = 0;
@@ -20,8 +20,8 @@ pub fn without_counts(status: &JobSetStatus) -> JobSetStatus {
 
 #[cfg(test)]
 mod tests {
-    use jobset_api::conditions;
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use jobset_api::{LaterFields, Ledger, LedgerBucket, LedgerTimes, conditions};
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
     use k8s_openapi::jiff::Timestamp;
     use rstest::rstest;
 
@@ -46,6 +46,18 @@ mod tests {
         status
     }
 
+    fn ledger() -> Ledger {
+        let (bucket, since) = (LedgerBucket::Running, MicroTime(Timestamp::UNIX_EPOCH));
+        Ledger {
+            bucket,
+            since,
+            milliseconds: LedgerTimes::default(),
+            redone_milliseconds: 0,
+            redone_steps: 0,
+            later: LaterFields::new(),
+        }
+    }
+
     #[rstest]
     #[case::nothing(status(), false)]
     #[case::ready(with(ReplicatedJobStatus { ready: 3, ..workers() }), false)]
@@ -53,6 +65,7 @@ mod tests {
     #[case::failed(with(ReplicatedJobStatus { failed: 1, ..workers() }), false)]
     #[case::active(with(ReplicatedJobStatus { active: 0, ..workers() }), false)]
     #[case::suspended(with(ReplicatedJobStatus { suspended: 1, ..workers() }), false)]
+    #[case::ledger(JobSetStatus { ledger: Some(ledger()), ..status() }, false)]
     #[case::restarts_of_a_job(with(ReplicatedJobStatus { job_restarts: vec![1], ..workers() }), true)]
     #[case::restarts_of_a_replicated_job(with(ReplicatedJobStatus { restarts: 1, ..workers() }), true)]
     #[case::no_replicated_job(JobSetStatus { replicated_jobs_status: vec![], ..status() }, true)]

@@ -17,7 +17,14 @@ fn store() -> Store {
 }
 
 fn report(index: i32, epoch: i32) -> StreamReport {
-    StreamReport { pod: format!("pod-{index}"), pod_uid: format!("uid-{index}"), epoch, exit: None, started: None }
+    StreamReport {
+        pod: format!("pod-{index}"),
+        pod_uid: format!("uid-{index}"),
+        epoch,
+        exit: None,
+        started: None,
+        progress: None,
+    }
 }
 
 /// Takes a report in. Returns whether the JobSet is to be reconciled because of it.

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use http::Request;
 use jobset_agent::args::Names;
 use jobset_agent::decide::Input;
-use jobset_agent::report::report;
+use jobset_agent::report::{Extras, report};
 use jobset_harness::wait::{self, Check};
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
@@ -66,7 +66,7 @@ impl Agent {
     /// Reports an epoch for this Pod, by the agent's own code.
     async fn report_for(&self, pod: &Pod, epoch: i32) -> Input {
         let names = Names { namespace: self.namespace.clone(), pod: pod.name_any(), jobset: "train".to_owned() };
-        report(&self.client, &names, epoch, None, None).await
+        report(&self.client, &names, epoch, &Extras::default()).await
     }
 
     /// Reports an epoch for the own Pod.

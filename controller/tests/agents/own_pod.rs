@@ -20,6 +20,9 @@ const EXIT: &str = "jobset.sigs.k8s.io/worker-exit";
 /// The annotation with the start of the agent.
 const STARTED: &str = "jobset.sigs.k8s.io/agent-started";
 
+/// The annotation with the progress of the worker.
+const PROGRESS: &str = "jobset.sigs.k8s.io/progress";
+
 /// A namespace with a ServiceAccount, and the agent of a Pod of it.
 async fn confined(namespace: &str, account: &str) -> Result<(Space, Agent)> {
     let space = Space::new(namespace).await?;
@@ -127,6 +130,20 @@ async fn agent_reports_its_start_within_limits() -> Result<()> {
 }
 
 #[tokio::test]
+async fn agent_reports_progress_within_limits() -> Result<()> {
+    let (space, agent) = confined("agents-that-report-progress", "default").await?;
+    let progress = |number: &str, length: usize| {
+        let mut report = epoch(number);
+        report["metadata"]["annotations"][PROGRESS] = json!("x".repeat(length));
+        report
+    };
+    agent.merge(&progress("1", 4096)).await?;
+    assert_denied("too long", agent.merge(&progress("2", 4097)).await, 422, "at most 4096 characters");
+    assert_eq!(shown(&space, &agent).await?.as_deref(), Some("1"));
+    Ok(())
+}
+
+#[tokio::test]
 async fn an_agent_reports_for_a_pod_without_labels_and_annotations() -> Result<()> {
     let space = Space::new("agents-of-bare-pods").await?;
     let_agents_in(&space, "default").await?;
@@ -179,7 +196,9 @@ async fn an_agent_changes_nothing_else_about_its_pod() -> Result<()> {
         ("no annotations", MERGE, "", metadata("annotations", Value::Null), kept),
     ];
     for (what, content_type, rest, patch, changed) in refused {
-        let said = format!("an agent may change the annotations {EPOCH}, {STARTED} and {EXIT} alone, not {changed};");
+        let said = format!(
+            "an agent may change the annotations {EPOCH}, {STARTED}, {EXIT} and {PROGRESS} alone, not {changed};"
+        );
         assert_denied(what, agent.send(content_type, rest, &patch).await, 403, &said);
     }
     let mut both = annotation("example.com/kept", json!("b"));

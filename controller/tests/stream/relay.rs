@@ -110,7 +110,7 @@ impl Relay {
     }
 
     pub(crate) fn report(&self, agent: u64, epoch: i32) {
-        let report = Report { epoch, exit: None, started: None };
+        let report = Report { epoch, exit: None, started: None, progress: None };
         let mut state = self.shared.state();
         if let Some(AgentEventKind::Hello { report: last, .. }) = state.agents.get_mut(&agent) {
             *last = Some(report.clone());

@@ -1,6 +1,9 @@
 //! The configuration of the worker, which is read from its environment.
 
 use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::steps::milliseconds;
 
 /// Text of `--help`.
 pub(crate) const HELP: &str = "\
@@ -15,6 +18,7 @@ It writes down when it starts and when it ends, and serves
   GET  /resolve?name=H         IP addresses of H, found by the C library
   POST /write?name=F&text=T    writes the file F in SCRATCH_DIR
   GET  /read?name=F            reads it
+  POST /hang?how=HOW           makes no step any longer: HOW is wait, loop, stop (as by SIGSTOP), or none to go on
 
 Environment, all optional:
   POD_NAME POD_UID NODE_NAME POD_IP JOBSET_EPOCH   written down with each event
@@ -23,6 +27,7 @@ Environment, all optional:
   WORKER_PORT       port to serve on                                    [default: 9000]
   IGNORE_SIGTERM=1  stays alive on SIGTERM; without it ends with 143
   PEERS=H,H         looks these names up and connects to their WORKER_PORT every 3 s; ends with 1 if that fails
+  STEP_MILLISECONDS=N   writes the number of its step to JOBSET_PROGRESS_FILE as often, from 1 on
   EXIT_AT_START=N:TEXT   writes TEXT to standard error and ends with exit code N at once
 ";
 
@@ -42,6 +47,9 @@ pub(crate) struct Config {
     pub(crate) peers: Vec<String>,
     /// Exit code and last words of a worker that ends at once.
     pub(crate) exit_at_start: Option<(u8, String)>,
+    /// File for its steps, and the time of each.
+    pub(crate) progress: Option<PathBuf>,
+    pub(crate) step: Option<Duration>,
 }
 
 impl Config {
@@ -72,9 +80,15 @@ impl Config {
             peers: env("PEERS").map_or_else(Vec::new, |names| names.split(',').map(str::to_owned).collect()),
             exit_at_start: env("EXIT_AT_START").map(|text| exit_at_start(&text)).transpose()?,
             ignore_sigterm: env("IGNORE_SIGTERM").as_deref() == Some("1"),
+            progress: env("JOBSET_PROGRESS_FILE").map(PathBuf::from),
+            step: env("STEP_MILLISECONDS").map(|text| step(&text)).transpose()?,
             pod,
         })
     }
+}
+
+fn step(text: &str) -> Result<Duration, String> {
+    milliseconds(text).ok_or_else(|| format!("STEP_MILLISECONDS is {text:?}; it must be a number"))
 }
 
 fn exit_at_start(text: &str) -> Result<(u8, String), String> {
@@ -106,6 +120,7 @@ mod tests {
     #[test]
     fn number_malformed_is_an_error_that_names_the_variable() {
         assert!(parse(&[("WORKER_PORT", "x")]).unwrap_err().contains("WORKER_PORT"));
+        assert!(parse(&[("STEP_MILLISECONDS", "x")]).unwrap_err().contains("STEP_MILLISECONDS"));
         assert!(parse(&[("EXIT_AT_START", "256:x")]).unwrap_err().contains("EXIT_AT_START"));
     }
 

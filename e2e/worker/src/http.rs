@@ -12,6 +12,7 @@ use tiny_http::{Request, Response, Server};
 
 use crate::config::Config;
 use crate::journal::Journal;
+use crate::steps::{Hang, Steps};
 
 /// The kubelet shows the content of this file in the status of the container.
 const TERMINATION_LOG: &str = "/dev/termination-log";
@@ -37,21 +38,21 @@ impl Answer {
 }
 
 /// Serves each request on a thread of its own, for ever.
-pub(crate) fn serve(server: &Server, config: &Arc<Config>, journal: &Arc<Journal>) {
+pub(crate) fn serve(server: &Server, config: &Arc<Config>, journal: &Arc<Journal>, steps: &Arc<Steps>) {
     for request in server.incoming_requests() {
-        let (config, journal) = (Arc::clone(config), Arc::clone(journal));
+        let (config, journal, steps) = (Arc::clone(config), Arc::clone(journal), Arc::clone(steps));
         std::thread::spawn(move || {
-            if let Err(error) = answer(request, &config, &journal) {
+            if let Err(error) = answer(request, &config, &journal, &steps) {
                 eprintln!("jobset-test-worker: cannot answer a request: {error}");
             }
         });
     }
 }
 
-fn answer(request: Request, config: &Config, journal: &Journal) -> io::Result<()> {
+fn answer(request: Request, config: &Config, journal: &Journal, steps: &Steps) -> io::Result<()> {
     let (path, query) = request.url().split_once('?').unwrap_or((request.url(), ""));
     let query = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
-    let Answer { status, body, exit } = route(path, &query, config, journal);
+    let Answer { status, body, exit } = route(path, &query, config, journal, steps);
     let guard = exit.map(|code| journal.begin_exit(code, "request"));
     let sent = request.respond(Response::from_string(body).with_status_code(status));
     if let (Some(code), Some(_guard)) = (exit, guard) {
@@ -60,7 +61,7 @@ fn answer(request: Request, config: &Config, journal: &Journal) -> io::Result<()
     sent
 }
 
-fn route(path: &str, query: &Query, config: &Config, journal: &Journal) -> Answer {
+fn route(path: &str, query: &Query, config: &Config, journal: &Journal, steps: &Steps) -> Answer {
     match path {
         "/" => Answer::json(200, &journal.identity()),
         "/exit" => match query.get("code").map(|code| code.parse::<u8>()) {
@@ -78,6 +79,11 @@ fn route(path: &str, query: &Query, config: &Config, journal: &Journal) -> Answe
             }
             _ => Answer::text(400, "code must be a number from 0 to 255\n"),
         },
+        "/hang" => match query.get("how").map(String::as_str) {
+            Some("none") => hang(steps, None),
+            Some(how) if Hang::parse(how).is_some() => hang(steps, Hang::parse(how)),
+            _ => Answer::text(400, "how must be wait, loop, stop or none\n"),
+        },
         "/resolve" => resolve(query.get("name").map_or("", String::as_str)),
         "/write" => from_io(scratch_file(query, config).and_then(|file| {
             fs::write(file, query.get("text").map_or("", String::as_str))?;
@@ -86,6 +92,11 @@ fn route(path: &str, query: &Query, config: &Config, journal: &Journal) -> Answe
         "/read" => from_io(scratch_file(query, config).and_then(fs::read_to_string)),
         _ => Answer::text(404, "see jobset-test-worker --help\n"),
     }
+}
+
+fn hang(steps: &Steps, how: Option<Hang>) -> Answer {
+    steps.set(how);
+    Answer::text(200, "")
 }
 
 /// The addresses of a name, by the search domains of resolv.conf. The static C library contains its DNS client.

@@ -8,6 +8,7 @@ mod http;
 mod journal;
 mod nap;
 mod peers;
+mod steps;
 
 use std::io;
 use std::process::ExitCode;
@@ -20,6 +21,7 @@ use tiny_http::Server;
 
 use config::{Config, HELP};
 use journal::Journal;
+use steps::Steps;
 
 /// Exit code of a process that SIGTERM ended, as a shell gives it.
 const TERMINATED: u8 = 143;
@@ -103,7 +105,7 @@ fn work(config: &Arc<Config>) -> io::Result<ExitCode> {
         });
     }
     peers::watch(config, &journal);
-    http::serve(&server, config, &journal);
+    http::serve(&server, config, &journal, &Steps::begin(config));
     Ok(ExitCode::FAILURE)
 }
 

@@ -18,7 +18,7 @@ fn hello(pod: &str, jobset: &str) -> Hello {
 }
 
 fn report(epoch: i32) -> Report {
-    Report { epoch, exit: None, started: None }
+    Report { epoch, exit: None, started: None, progress: None }
 }
 
 fn signed(text: &str) -> Signed {
@@ -111,7 +111,9 @@ fn frames_are_bounded_in_events_and_bytes() {
     let (a, _) = hub.join(hello("a", "train")).unwrap();
     // Escaped, a text is six times as long.
     let exit = Some("\u{1}".repeat(8 << 10));
-    (0..100).for_each(|epoch| hub.pass(a, AgentEventKind::Report(Report { epoch, exit: exit.clone(), started: None })));
+    (0..100).for_each(|epoch| {
+        hub.pass(a, AgentEventKind::Report(Report { epoch, exit: exit.clone(), started: None, progress: None }));
+    });
     let mut told = 0;
     while let Turn::Send(frame) = hub.controller_turn(controller) {
         assert!(frame.len() <= jobset_stream::CONTROLLER_FRAME);
@@ -245,7 +247,10 @@ fn controller_that_does_not_read_is_ended_by_bytes() {
     let (controller, _) = hub.connect();
     let text = "x".repeat(8 << 10);
     let ended = (0..CONTROLLER_QUEUE).find(|_| {
-        hub.pass(a, AgentEventKind::Report(Report { epoch: 1, exit: Some(text.clone()), started: None }));
+        hub.pass(
+            a,
+            AgentEventKind::Report(Report { epoch: 1, exit: Some(text.clone()), started: None, progress: None }),
+        );
         hub.ended(controller).is_some()
     });
     assert!(ended.is_some_and(|reports| reports < 2048), "{ended:?}");
@@ -315,7 +320,7 @@ fn exit_texts_kept_are_bounded_and_all_are_sent() {
     let agents: Vec<_> = (0..=texts).map(|pod| hub.join(hello(&pod.to_string(), "x")).unwrap().0).collect();
     let (controller, _) = hub.connect();
     for (number, agent) in agents.iter().enumerate() {
-        hub.pass(*agent, AgentEventKind::Report(Report { epoch: 1, exit: text(), started: None }));
+        hub.pass(*agent, AgentEventKind::Report(Report { epoch: 1, exit: text(), started: None, progress: None }));
         if number % 1000 == 0 {
             told(&mut hub, controller);
         }
@@ -323,7 +328,7 @@ fn exit_texts_kept_are_bounded_and_all_are_sent() {
     assert_eq!(hub.exit_texts, EXIT_TEXTS);
     assert_eq!(hub.agents[agents.last().unwrap()].exit_text(), 0);
     let last = frames(&mut hub, controller).pop().unwrap().pop().unwrap();
-    assert_eq!(last.event, AgentEventKind::Report(Report { epoch: 1, exit: text(), started: None }));
+    assert_eq!(last.event, AgentEventKind::Report(Report { epoch: 1, exit: text(), started: None, progress: None }));
     for agent in agents {
         hub.leave(agent);
     }

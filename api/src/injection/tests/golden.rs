@@ -25,7 +25,7 @@ fn injected(manifest: &str) -> String {
     let jobset: JobSet = serde_yaml_ng::from_str(manifest).unwrap();
     let mut spec = defaults::apply(&jobset.spec);
     let shape = &jobset.metadata.annotations.as_ref().unwrap()[labels::INJECT_AGENT];
-    let errors = inject(&mut spec, shape, &settings());
+    let errors = inject(&mut spec, shape, &settings().of(&jobset));
     if !errors.is_empty() {
         return errors.iter().fold(String::new(), |mut text, error| {
             let _ = writeln!(text, "rejected: {error}");

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{pods, settings, with_pod};
 use crate::agent::{Agent, BARRIER_PORT, is_told};
 use crate::entries;
-use crate::injection::{Settings, inject};
+use crate::injection::{Settings, StallSettings, inject};
 
 /// Whether the result still has everything that was sent, with lists in their order. Empty values may be set.
 fn keeps(sent: &Value, now: &Value) -> bool {
@@ -34,9 +34,11 @@ fn valid_pod() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Settings with and without relays.
+/// Settings with and without relays and stalls.
 fn any_settings() -> impl Strategy<Value = Settings> {
-    proptest::option::of(Just("relay.example:9443".to_owned())).prop_map(|relay| Settings { relay, ..settings() })
+    let relay = proptest::option::of(Just("relay.example:9443".to_owned()));
+    let stalls = proptest::option::of(Just(StallSettings::any()));
+    (relay, stalls).prop_map(|(relay, stalls)| Settings { relay, stalls, ..settings() })
 }
 
 proptest! {

@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use jobset_api::labels::PROGRESS_BYTES;
 use jobset_store::Key;
 use jobset_store::pods::{StreamReport, parse_start};
 use jobset_stream::message::{AgentEvent, AgentEventKind, GroupState, Nonce, PodRef, Report, Statement};
@@ -369,11 +370,12 @@ impl Desk {
 
 impl Agent {
     fn report(&self, report: Report) -> DeskOutput {
-        let Report { epoch, exit, started } = report;
+        let Report { epoch, exit, started, progress } = report;
         let exit = exit.filter(|text| text.len() <= EXIT_BYTES);
+        let progress = progress.filter(|text| text.len() <= PROGRESS_BYTES);
         let started = started.as_deref().and_then(parse_start);
-        let report =
-            StreamReport { pod: self.pod.to_string(), pod_uid: self.pod_uid.to_string(), epoch, exit, started };
+        let (pod, pod_uid) = (self.pod.to_string(), self.pod_uid.to_string());
+        let report = StreamReport { pod, pod_uid, epoch, exit, started, progress };
         DeskOutput::Report { key: Arc::clone(&self.key), report }
     }
 }

@@ -28,7 +28,8 @@ fn snapshot(version: u64, synced: i32) -> GroupSnapshot {
 }
 
 fn of_uid(uid: &str, version: u64, synced: i32) -> GroupSnapshot {
-    let state = GroupState { uid: uid.to_owned(), synced, deprecated: 0, failed: false, bypass: false, pods: 2 };
+    let state =
+        GroupState { uid: uid.to_owned(), synced, deprecated: 0, failed: false, bypass: false, pods: 2, pause: None };
     GroupSnapshot { state, version }
 }
 
@@ -330,7 +331,8 @@ fn agent_is_gone_with_the_last_connection_of_its_pod() {
 fn reports_name_the_pod_of_the_token() {
     let mut test = TestDesk::new();
     let started = "2026-01-01T00:00:00.2Z";
-    let report = |epoch| Report { epoch, exit: Some("{}".to_owned()), started: Some(started.to_owned()) };
+    let report =
+        |epoch| Report { epoch, exit: Some("{}".to_owned()), started: Some(started.to_owned()), progress: None };
     let mut first = hello(1);
     if let AgentEventKind::Hello { report: of_hello, .. } = &mut first.event {
         *of_hello = Some(report(1));
@@ -338,7 +340,7 @@ fn reports_name_the_pod_of_the_token() {
     let later = |agent| AgentEvent { agent, event: AgentEventKind::Report(report(2)) };
     let outputs = test.desk.agent_events(1, vec![first, later(1), later(9)], test.now());
     let reported = outputs.into_iter().filter_map(|output| match output {
-        DeskOutput::Report { key: of, report: StreamReport { pod, pod_uid, epoch, exit, started: life } } => {
+        DeskOutput::Report { key: of, report: StreamReport { pod, pod_uid, epoch, exit, started: life, .. } } => {
             assert_eq!(life, started.parse().ok());
             assert_eq!((of.as_ref(), &*pod, &*pod_uid, exit.as_deref()), (&key(), "pod-1", "uid-1", Some("{}")));
             Some(epoch)

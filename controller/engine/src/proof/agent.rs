@@ -176,7 +176,7 @@ impl AgentProcess {
                     (self.timer, self.entered) = (None, Some(epoch));
                     deeds.push(AgentDeed::Enter(epoch));
                     // What else a report has is the driver's.
-                    let report = Report { epoch, exit: None, started: None };
+                    let report = Report { epoch, exit: None, started: None, progress: None };
                     ready.push_back(Ready::Channels(ChannelInput::Report(report)));
                 }
                 Output::SetTimer(wait) => self.timer = Some(when(AgentWait::Timer(wait))),

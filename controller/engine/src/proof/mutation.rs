@@ -121,6 +121,12 @@ pub(super) enum RuleMutation {
     LossesNotStored,
     /// What the status remembers of requests to restart does not reach the engine.
     RequestsForgotten,
+    /// A stall that is reported of the epoch before counts in this one.
+    StallsOutliveTheirEpoch,
+    /// A stall is counted again while the group restarts because of it.
+    StallsCountedTwice,
+    /// The time since the last write is in no bucket of the ledger.
+    LedgerLosesTime,
 }
 
 /// What of an event reaches the engine.
@@ -142,6 +148,11 @@ pub(super) fn edit_pod(broken: Option<RuleMutation>, pod: &mut PodView) {
         }
         Some(RuleMutation::LonelyAgentsAreBelieved) => pod.workers = 0,
         Some(RuleMutation::PinsNotObserved) => pod.selects_host = false,
+        Some(RuleMutation::StallsOutliveTheirEpoch) => {
+            if let Some((progress, epoch)) = pod.progress.as_mut().zip(pod.epoch.number()) {
+                progress.epoch = epoch;
+            }
+        }
         Some(RuleMutation::RefusalsAreFailures) => {
             if let Some(failure) = &mut pod.failure {
                 failure.refused = false;
@@ -220,6 +231,11 @@ pub(super) fn edit_plan(broken: Option<RuleMutation>, observed: &Observed<'_>, p
     let specified = observed.jobset.spec.expected_pods();
     match broken {
         RuleMutation::CountedEachReconciliation if synced > 0 && !runs => count_restart(&before, status),
+        RuleMutation::StallsCountedTwice
+            if synced > 0 && !runs && pods().any(|pods| pods.stalled_in(synced).next().is_some()) =>
+        {
+            count_restart(&before, status);
+        }
         RuleMutation::FreeEpochForgotten if runs && status.free_epoch == synced + 1 => {
             count_restart(&before, status);
             status.free_epoch = 0;
@@ -248,6 +264,11 @@ pub(super) fn edit_plan(broken: Option<RuleMutation>, observed: &Observed<'_>, p
                     uid: pod.uid.clone(),
                     reason: PodDeletion::NodeLost,
                 }));
+            }
+        }
+        RuleMutation::LedgerLosesTime => {
+            if let (Some(before), Some(after)) = (before.ledger, &mut status.ledger) {
+                after.milliseconds = before.milliseconds;
             }
         }
         RuleMutation::BackoffForgotten => status.barrier_until = None,

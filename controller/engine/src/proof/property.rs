@@ -67,6 +67,8 @@ pub(super) enum Property {
     CordonsAreFree,
     /// No Pod of a lost node is given up before its loss is stored.
     LossesFirst,
+    /// The ledger has all the time since the JobSet was created, whoever led, and no more.
+    Ledger,
     /// A plan is as large as the children that exist, whatever sizes are specified.
     BoundedPlans,
 }

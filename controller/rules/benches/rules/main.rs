@@ -85,7 +85,7 @@ fn report(criterion: &mut Criterion) {
             let next = || {
                 let view = views[order.next().unwrap_or_default()].clone();
                 let (pod, pod_uid) = (view.name.clone(), view.uid.clone());
-                (StreamReport { pod, pod_uid, epoch: 2, exit: None, started: None }, view)
+                (StreamReport { pod, pod_uid, epoch: 2, exit: None, started: None, progress: None }, view)
             };
             bencher.iter_batched(
                 next,

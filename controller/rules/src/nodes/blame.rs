@@ -108,6 +108,11 @@ pub(crate) fn in_place<'a>(reconciliation: &Reconciliation<'a>, mut ends: Vec<Wo
     of(reconciliation, &ends)
 }
 
+/// The blame for a stall that is sure. The worker has made no progress since then.
+pub(crate) fn of_stalled(reconciliation: &Reconciliation<'_>, pod: &PodView, since: Timestamp) -> Option<Blame> {
+    blame(reconciliation, &WorkerEnd { at: Some(since), ..WorkerEnd::of_pod(pod, false) })
+}
+
 fn blame(reconciliation: &Reconciliation<'_>, end: &WorkerEnd<'_>) -> Option<Blame> {
     let (current, index) = moves::slot_of(reconciliation, end.pod)?;
     let (pod, job, node) = (end.pod.to_owned(), current.name.to_owned(), end.node?.clone());

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use jobset_api::{JobSet, JobSetStatus};
+use jobset_api::{JobSet, JobSetStatus, LedgerBucket, LedgerTimes};
 use jobset_rules::Fact;
 use jobset_store::Key;
 use k8s_openapi::jiff::Timestamp;
@@ -23,6 +23,8 @@ struct Entry {
     uid: Option<String>,
     clock: Clock,
     is_active: bool,
+    /// The sums of its ledger that are counted.
+    times: LedgerTimes,
 }
 
 impl Ledger {
@@ -38,10 +40,18 @@ impl Ledger {
             entry.clock.see(jobset);
             let was_active = std::mem::replace(&mut entry.is_active, is_active);
             self.metrics.count_active(key, was_active, is_active);
+            let times = times(jobset);
+            let before = std::mem::replace(&mut entry.times, times.clone());
+            for bucket in LedgerBucket::TIMED {
+                // A clock that has gone back takes from a sum. A counter never falls.
+                let more = times.of(bucket).saturating_sub(before.of(bucket)).max(0);
+                self.metrics.spent(key, bucket, more);
+            }
             return;
         }
         self.forget(key);
-        let entry = Entry { uid: jobset.metadata.uid.clone(), clock: Clock::of(jobset), is_active };
+        let entry =
+            Entry { uid: jobset.metadata.uid.clone(), clock: Clock::of(jobset), is_active, times: times(jobset) };
         self.jobsets.insert(key.clone(), entry);
         self.metrics.begin(key, jobset);
         self.metrics.count_active(key, false, is_active);
@@ -78,4 +88,10 @@ impl Ledger {
         self.jobsets.retain(|key, _| key.namespace != name);
         self.metrics.forget_namespace(name);
     }
+}
+
+/// The sums of the ledger of a JobSet. What a leader finds there was counted by another one.
+fn times(jobset: &JobSet) -> LedgerTimes {
+    let ledger = jobset.status.as_ref().and_then(|status| status.ledger.as_ref());
+    ledger.map(|ledger| ledger.milliseconds.clone()).unwrap_or_default()
 }

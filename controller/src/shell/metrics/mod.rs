@@ -10,6 +10,7 @@ mod reconciliations;
 mod restarts;
 #[cfg(test)]
 mod scrape;
+mod stalls;
 #[cfg(test)]
 mod tests;
 

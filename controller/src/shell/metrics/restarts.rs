@@ -1,14 +1,16 @@
 //! The metrics of restarts: what each is, when it counts, and where its series begin and end.
 
-use jobset_api::{FailurePolicyAction, JobSet};
+use jobset_api::{FailurePolicyAction, JobSet, LedgerBucket};
 use jobset_metrics::remove_series;
 use jobset_rules::Fact;
 use jobset_store::Key;
+use k8s_openapi::jiff::SignedDuration;
 use prometheus::{
     CounterVec, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, exponential_buckets,
 };
 
 use super::clock::Measured;
+use super::stalls::StallCounters;
 use super::{labels, registered};
 
 /// The metrics of restarts, and of starts and ends of JobSets.
@@ -23,6 +25,7 @@ pub(super) struct Restarts {
     backoffs: IntCounterVec,
     released: IntCounterVec,
     strikes: IntCounterVec,
+    stalls: StallCounters,
     moved: IntCounterVec,
     duration: HistogramVec,
     phase: HistogramVec,
@@ -31,6 +34,7 @@ pub(super) struct Restarts {
     budget_exhausted: IntCounterVec,
     startup: Histogram,
     downtime: CounterVec,
+    spent: CounterVec,
 }
 
 fn active_jobsets(registry: &Registry) -> prometheus::Result<IntGaugeVec> {
@@ -39,6 +43,14 @@ fn active_jobsets(registry: &Registry) -> prometheus::Result<IntGaugeVec> {
         "JobSets of the namespace that are neither suspended nor finished. Only the leader counts them.",
     );
     registered(registry, IntGaugeVec::new(options, &["namespace"]))
+}
+
+fn spent_time(registry: &Registry) -> prometheus::Result<CounterVec> {
+    let options = Opts::new(
+        "jobset_ledger_seconds_total",
+        "What the time of JobSets went into: running, stalled, restarting, waiting, starting, scheduling or suspended. A time counts when the status is next written.",
+    );
+    registered(registry, CounterVec::new(options, &["namespace", "bucket"]))
 }
 
 impl Restarts {
@@ -101,6 +113,7 @@ impl Restarts {
                 "Failures that are blamed on a node, of which the status of the JobSet has the name.",
                 &["namespace"],
             )?,
+            stalls: StallCounters::register(registry)?,
             moved: counter(
                 "jobset_pods_moved_total",
                 "Pods that restarts have moved away from nodes on which failures are blamed.",
@@ -139,6 +152,7 @@ impl Restarts {
                 exponential_buckets(0.25, 2.0, 15)?,
             )?,
             downtime: registered(registry, CounterVec::new(downtime, &["namespace"]))?,
+            spent: spent_time(registry)?,
         })
     }
 
@@ -149,6 +163,7 @@ impl Restarts {
         for result in [labels::COMPLETED, labels::FAILED] {
             self.finished.with_label_values(&[namespace, result]);
         }
+        self.stalls.begin(namespace);
         let strategy = labels::strategy(jobset.spec.restart_strategy());
         let action = labels::action(FailurePolicyAction::RestartJobSet);
         self.begun.with_label_values(&[namespace, strategy, action, "true"]);
@@ -156,6 +171,15 @@ impl Restarts {
             counter.with_label_values(&[namespace]);
         }
         self.downtime.with_label_values(&[namespace]);
+        self.spent.with_label_values(&[namespace, LedgerBucket::Running.word()]);
+    }
+
+    /// A JobSet has spent so many milliseconds in this bucket.
+    pub(super) fn spent(&self, key: &Key, bucket: LedgerBucket, milliseconds: i64) {
+        if milliseconds > 0 {
+            let time = SignedDuration::from_millis(milliseconds).as_secs_f64();
+            self.spent.with_label_values(&[&key.namespace[..], bucket.word()]).inc_by(time);
+        }
     }
 
     /// Whether the JobSet was active so far, and is now.
@@ -195,6 +219,8 @@ impl Restarts {
             }
             Fact::BackedOff => self.backoffs.with_label_values(&[namespace]).inc(),
             Fact::NodeStruck => self.strikes.with_label_values(&[namespace]).inc(),
+            Fact::Stalls { blamed } => self.stalls.stalled(namespace, *blamed),
+            Fact::Straggles => self.stalls.straggled(namespace),
             Fact::PodsMove(pods) => {
                 let pods = u64::try_from(*pods).unwrap_or(u64::MAX);
                 self.moved.with_label_values(&[namespace]).inc_by(pods);
@@ -231,7 +257,9 @@ impl Restarts {
         for counter in [begun, triggers, backoffs, finished, budget_exhausted, released, strikes, moved] {
             remove_series(counter, "namespace", name);
         }
+        self.stalls.forget_namespace(name);
         remove_series(&self.downtime, "namespace", name);
+        remove_series(&self.spent, "namespace", name);
         remove_series(&self.active, "namespace", name);
     }
 }

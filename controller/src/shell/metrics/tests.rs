@@ -249,6 +249,25 @@ fn restarts_of_namespace_outlive_their_jobsets() {
 }
 
 #[test]
+fn ledger_times_are_counted_once_and_never_fall() {
+    let registry = Registry::new();
+    let (mut ledger, key) = (Ledger::register(&registry).unwrap(), train());
+    let with = |running: i64| {
+        let (bucket, since) = ("Running", "2026-01-01T00:00:00.000000Z");
+        let value = json!({"ledger": {"bucket": bucket, "since": since, "milliseconds": {"running": running}}});
+        JobSet { status: Some(serde_json::from_value(value).unwrap()), ..jobset() }
+    };
+    let series = r#"jobset_ledger_seconds_total{bucket="running",namespace="ml"}"#;
+    // What the first has was counted by an earlier leader.
+    for (running, counted) in [(5_000, 0.0), (7_500, 2.5), (7_500, 2.5), (6_500, 2.5), (8_500, 4.5)] {
+        ledger.see(&key, &with(running));
+        let text = scraped(&registry);
+        let found = text.lines().find_map(|line| line.strip_prefix(series)?.trim().parse::<f64>().ok());
+        assert_eq!(found, Some(counted), "{text}");
+    }
+}
+
+#[test]
 fn active_jobsets_are_counted_by_namespace() {
     let registry = Registry::new();
     let mut ledger = Ledger::register(&registry).unwrap();

@@ -3,6 +3,7 @@
 mod addresses;
 mod counts;
 mod moves;
+mod progress;
 #[cfg(any(test, feature = "testing"))]
 mod testing;
 
@@ -342,6 +343,8 @@ impl JobPods {
         before.unreported = after.unreported;
         // An address of itself begins nothing. A lift that waits for names looks again when its time has come.
         before.address = after.address;
+        // What is kept of it is written with what else changes.
+        before.far = after.far;
         before != after
     }
 }
@@ -354,7 +357,7 @@ fn share(extent: Option<&Extent>, synced: i32, index: i32, slot: &PodSlot) -> Sh
         return Share { lost: false, newcomer, broken: share.broken.filter(|_| !newcomer), ..share };
     }
     // Until the Job says so, it may be failing, and have deleted the Pod itself.
-    Share { lost: share.lost && index < extent.size, done: share.done, ..Share::default() }
+    Share { lost: share.lost && index < extent.size, done: share.done, far: share.far, ..Share::default() }
 }
 
 fn reported(pod: &PodView) -> String {

@@ -9,6 +9,7 @@ mod failure;
 mod job_pods;
 mod life;
 mod member;
+mod progress;
 mod slot;
 mod stream_report;
 mod unscheduled;
@@ -27,6 +28,7 @@ pub use job_pods::JobPods;
 #[cfg(any(test, feature = "testing"))]
 pub use job_pods::Kept;
 pub use life::{EndedLife, parse as parse_start};
+pub use progress::{PodProgress, PodStall};
 pub use slot::{Blocked, FailedWorker};
 pub use stream_report::StreamReport;
 pub use stream_report::StreamReports;

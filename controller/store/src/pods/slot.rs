@@ -6,6 +6,7 @@ use super::ObservedEpochs;
 use super::end::{ended_before, ended_in, vanished_in};
 use super::failure::{PodFailure, ReportedExit};
 use super::member::{Member, MemberChange};
+use super::progress::PodProgress;
 use super::view::{Epoch, PodPhase, PodView};
 
 /// The Pods of one completion index, and what the slot remembers when they are gone.
@@ -108,6 +109,20 @@ pub(super) struct Share {
     pub address: Option<i64>,
     /// Domain that the Pod asks for, if it follows a leader.
     pub domain: Option<Box<str>>,
+    /// Whether its worker, or one before it in the same Pod, has told of progress.
+    pub tells_progress: bool,
+    /// Epoch in which its worker makes no progress.
+    pub stalled: Option<i32>,
+    /// Highest step, last checkpoint and longest pause that its worker has told of, in any epoch.
+    pub far: FarShare,
+}
+
+/// How far the worker of a slot has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct FarShare {
+    pub step: Option<i64>,
+    pub checkpoint: Option<i64>,
+    pub pause: Option<u32>,
 }
 
 /// Whether the worker is in the epoch that its agent reports.
@@ -304,6 +319,9 @@ impl PodSlot {
         };
         let Some(member) = self.standing_member() else { return share };
         let pod = &member.view;
+        if let Some(PodProgress { step, checkpoint, pause, .. }) = pod.progress.as_deref() {
+            share.far = FarShare { step: *step, checkpoint: *checkpoint, pause: *pause };
+        }
         share.ended = ended_in(pod);
         share.succeeded = pod.phase == PodPhase::Succeeded;
         let ends_well = pod.workers_succeeded && pod.deleted_at.is_none() && pod.phase != PodPhase::Failed;
@@ -328,6 +346,8 @@ impl PodSlot {
             (true, false) => Trust::Suspect,
             (true, true) => Trust::Alone,
         };
+        share.tells_progress = pod.progress.is_some();
+        share.stalled = pod.stall().filter(|_| share.trust == Trust::Sure).and(share.report);
         if pod.deleted_at.is_none() && pod.index != Some(0) {
             share.domain = pod.domain.as_ref().and_then(|domain| domain.value.clone());
         }

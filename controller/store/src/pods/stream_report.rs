@@ -9,6 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::ObservedEpochs;
 use super::failure::ReportedExit;
+use super::progress::PodProgress;
 use super::view::{Epoch, PodView};
 
 /// Most reports of one JobSet that are kept of Pods that the watch has not shown. The annotation of such a Pod follows anyway.
@@ -23,6 +24,8 @@ pub struct StreamReport {
     /// How the worker of the epoch before ended: the text of the annotation `worker-exit`.
     pub exit: Option<String>,
     pub started: Option<Timestamp>,
+    /// What its worker has told of progress: the text of the annotation `progress`.
+    pub progress: Option<String>,
 }
 
 /// The reports over the stream that the annotations have not reached, by the UID of the Pod.
@@ -40,12 +43,28 @@ struct NotedReport {
     epoch: i32,
     started: Option<Timestamp>,
     exit: Option<Box<ReportedExit>>,
+    progress: Option<Box<PodProgress>>,
 }
 
 impl NotedReport {
-    /// Whether it says more than is known of the Pod: a later epoch, or the same one in a later life.
+    /// Whether it says more than is known of the Pod: a later epoch, the same one in a later life, or later progress in the same life.
     fn is_newer_than(&self, pod: &PodView) -> bool {
-        (Some(self.epoch), self.started) > (pod.epoch.number(), pod.life)
+        self.is_newer(pod.epoch.number(), pod.life, pod.progress.as_deref())
+    }
+
+    fn is_newer(&self, epoch: Option<i32>, life: Option<Timestamp>, progress: Option<&PodProgress>) -> bool {
+        let (own, known) = ((Some(self.epoch), self.started), (epoch, life));
+        own > known || own == known && PodProgress::is_newer(self.progress.as_deref(), progress)
+    }
+
+    /// Adds what an earlier report of the Pod has said, and this one leaves out.
+    fn complete(&mut self, earlier: Self) {
+        if self.epoch == earlier.epoch {
+            self.exit = self.exit.take().or(earlier.exit);
+        }
+        if !PodProgress::is_newer(self.progress.as_deref(), earlier.progress.as_deref()) {
+            self.progress = earlier.progress;
+        }
     }
 }
 
@@ -53,18 +72,24 @@ impl StreamReports {
     /// Notes a report. `pod` is the Pod with that UID as the engine knows it, if it was observed. Returns whether
     /// [`StreamReports::overlay`] may change that Pod.
     pub fn note(&mut self, report: StreamReport, pod: Option<&PodView>) -> bool {
-        let StreamReport { pod: name, pod_uid, epoch, exit, started } = report;
+        let StreamReport { pod: name, pod_uid, epoch, exit, started, progress } = report;
         let exit = exit.as_deref().and_then(ReportedExit::parse).map(Box::new);
-        let report = NotedReport { pod: name.into(), epoch, started, exit };
+        let progress = progress.as_deref().and_then(PodProgress::parse).map(Box::new);
+        let mut report = NotedReport { pod: name.into(), epoch, started, exit, progress };
         if pod.is_some_and(|pod| !report.is_newer_than(pod)) {
             return false;
         }
         let is_full = self.unobserved.len() >= MOST_UNOBSERVED;
         let noted = if pod.is_some() { &mut self.observed } else { &mut self.unobserved };
         match noted.get(&*pod_uid) {
-            Some(known) if (known.epoch, known.started) >= (epoch, started) => return false,
+            Some(known) if !report.is_newer(Some(known.epoch), known.started, known.progress.as_deref()) => {
+                return false;
+            }
             None if pod.is_none() && is_full => return false,
             _ => {}
+        }
+        if let Some(earlier) = noted.remove(&*pod_uid) {
+            report.complete(earlier);
         }
         noted.insert(pod_uid.into(), report);
         pod.is_some()
@@ -93,6 +118,9 @@ impl StreamReports {
         (pod.epoch, pod.life) = (Epoch::Reported(report.epoch), report.started);
         if report.exit.is_some() {
             pod.worker_exit.clone_from(&report.exit);
+        }
+        if PodProgress::is_newer(report.progress.as_deref(), pod.progress.as_deref()) {
+            pod.progress.clone_from(&report.progress);
         }
     }
 
@@ -128,7 +156,14 @@ mod tests {
     use super::*;
 
     fn report(uid: &str, epoch: i32) -> StreamReport {
-        StreamReport { pod: "pod".to_owned(), pod_uid: uid.to_owned(), epoch, exit: None, started: None }
+        StreamReport {
+            pod: "pod".to_owned(),
+            pod_uid: uid.to_owned(),
+            epoch,
+            exit: None,
+            started: None,
+            progress: None,
+        }
     }
 
     fn pod(uid: &str, epoch: Epoch) -> PodView {

@@ -14,6 +14,7 @@ use super::containers::{
 };
 use super::failure::{Exit, PodFailure, ReportedExit, has_failed, shorten};
 use super::life::{self, EndedLife};
+use super::progress::PodProgress;
 use super::unscheduled;
 use crate::job::{controller, number};
 use crate::{dialect, version};
@@ -38,6 +39,8 @@ pub struct PodView {
     pub epoch: Epoch,
     /// How the agent says that its worker ended.
     pub worker_exit: Option<Box<ReportedExit>>,
+    /// What the agent says of the progress of its worker. Most Pods have none.
+    pub progress: Option<Box<PodProgress>>,
     /// Whether the agent of the Go JobSet has reported.
     pub reports_attempt: bool,
     pub phase: PodPhase,
@@ -170,6 +173,7 @@ impl PodView {
             index: number(pod.annotations(), labels::COMPLETION_INDEX),
             epoch: dialect::reported(pod.annotations()),
             worker_exit: ReportedExit::of(pod).map(Box::new),
+            progress: PodProgress::of(pod.annotations()).map(Box::new),
             reports_attempt: dialect::reports_attempt(pod.annotations()),
             phase,
             deleted_at,

@@ -12,7 +12,7 @@ use crate::report::{Report, Table, megabytes, number, rounded};
 const THREADS: f64 = 3.0;
 /// Most resident memory of an agent, and the largest binary, in MB.
 const RSS_MB: f64 = 6.0;
-const BINARY_MB: f64 = 6.5;
+const BINARY_MB: f64 = 6.6;
 /// Longest time from an agent's start to its first report, in milliseconds.
 const FIRST_PATCH_MS: f64 = 60.0;
 
@@ -126,7 +126,7 @@ mod tests {
             "agent, 4 workers on 2 nodes measured target",
             "resident memory 4.92 MB 6 MB met",
             "its peak 6.02 MB 6 MB MISSED",
-            "binary 5.74 MB 6.5 MB met",
+            "binary 5.74 MB 6.6 MB met",
             "threads 1 3 met",
             "start to first report 41.5 ms 60 ms met",
             "sidecar: exit to last start 2.7 s 2.5 s MISSED",

@@ -79,7 +79,10 @@ impl Links {
                 let relay: Relay = setup.relay(agent, folders[agent].clone());
                 let start = Arc::new(Annotation::started(Timestamp::now()));
                 let (client, uid) = (connections.of(agent), Some(jobset_uid.to_owned()));
-                Link::Stream(Box::new(Transport::start(client, names(pod), uid, start, Some(relay))), seat)
+                Link::Stream(
+                    Box::new(Transport::start(client, names(pod), uid, start, Some(relay), Arc::default())),
+                    seat,
+                )
             }
         }
     }
@@ -103,7 +106,7 @@ impl Requests {
         let (sender, receiver) = mpsc::channel(QUEUE);
         let (client, inputs) = (self.client.clone(), sender.clone());
         let watch = match self.dialect {
-            Dialect::Own => tokio::spawn(watch::run(client, names(pod), inputs)),
+            Dialect::Own => tokio::spawn(watch::run(client, names(pod), inputs, Arc::default())),
             Dialect::Go => tokio::spawn(go_dialect::watch(client, inputs)),
         };
         let watch = AbortOnDropHandle::new(watch);
@@ -138,7 +141,7 @@ impl Link {
                 link.report(epoch);
                 Vec::new()
             }
-            Self::Stream(transport, _) => transport.report(epoch, None),
+            Self::Stream(transport, _) => transport.report(epoch, None, None),
         }
     }
 }
@@ -168,7 +171,7 @@ impl WatchLink {
         tokio::spawn(async move {
             let _seat = seats.acquire_owned().await;
             let answer = match dialect {
-                Dialect::Own => report::report(&client, &names, epoch, None, None).await,
+                Dialect::Own => report::report(&client, &names, epoch, &report::Extras::default()).await,
                 Dialect::Go => go_dialect::report(&client, &names.pod, epoch).await,
             };
             // The receiver is gone if the agent has restarted.

@@ -23,7 +23,10 @@ fn hello_is_taken_in(#[case] namespace: Option<&str>, #[case] length: usize, #[c
 fn exit_text_that_is_too_long_is_left_out() {
     let mut test = TestDesk::with_agents();
     let exit = Some("x".repeat(EXIT_BYTES + 1));
-    let event = AgentEvent { agent: 1, event: AgentEventKind::Report(Report { epoch: 2, exit, started: None }) };
+    let event = AgentEvent {
+        agent: 1,
+        event: AgentEventKind::Report(Report { epoch: 2, exit, started: None, progress: None }),
+    };
     let outputs = test.desk.agent_events(1, vec![event], test.now());
     assert!(matches!(&outputs[..], [DeskOutput::Report { report: StreamReport { epoch: 2, exit: None, .. }, .. }]));
 }

@@ -202,7 +202,14 @@ impl System {
             slot.has_reported |= epoch == next && (is_there || slot.kept.pod(&name(generation)).is_some());
             let uid = name(taken_for);
             let known = slot.kept.pod(&uid);
-            let report = StreamReport { pod: uid.clone(), pod_uid: uid.clone(), epoch, exit: None, started: None };
+            let report = StreamReport {
+                pod: uid.clone(),
+                pod_uid: uid.clone(),
+                epoch,
+                exit: None,
+                started: None,
+                progress: None,
+            };
             if slot.reports.note(report, known) {
                 slot.raise(&uid, epochs);
             }

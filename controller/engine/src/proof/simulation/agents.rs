@@ -62,7 +62,7 @@ impl SimulatedAgent {
 
     /// What it says of this epoch over the stream.
     pub(super) fn report(&self, epoch: i32) -> Report {
-        Report { epoch, exit: self.failed_in.map(exit_text), started: self.says_start.clone() }
+        Report { epoch, exit: self.failed_in.map(exit_text), started: self.says_start.clone(), progress: None }
     }
 
     /// The supervisor is asked to end, and asks its worker to.

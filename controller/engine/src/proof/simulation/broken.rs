@@ -5,9 +5,9 @@ use rstest::rstest;
 use super::cluster::run;
 use crate::proof::Property::{
     self, AvoidedNodesLast, Backoff, Barrier, BoundedPlans, CordonsAreFree, CountsOfJobs, Deadline, EngineCounts,
-    ExactBudget, ExecutionAttempts, Facts, FreeEpoch, HealthyPodsStay, LeavingStayOut, LossesFirst, NamesSettle,
-    NoHang, OneRestartPerIncident, OneWorkerPerEpoch, OwnDeletionsAreNoFailures, PinnedPodsStay, RefusalsAreFree,
-    RequestsOnce, Rest, ShrinkRestarts, SuccessIsFinal, ToldInTime, UrgentFirst,
+    ExactBudget, ExecutionAttempts, Facts, FreeEpoch, HealthyPodsStay, LeavingStayOut, Ledger, LossesFirst,
+    NamesSettle, NoHang, OneRestartPerIncident, OneWorkerPerEpoch, OwnDeletionsAreNoFailures, PinnedPodsStay,
+    RefusalsAreFree, RequestsOnce, Rest, ShrinkRestarts, SuccessIsFinal, ToldInTime, UrgentFirst,
 };
 use crate::proof::RuleMutation;
 
@@ -55,6 +55,9 @@ const SEEDS: u64 = 16_000;
 #[case::healthy_pods_stay(RuleMutation::WaitingTakenForEnding, &[HealthyPodsStay])]
 #[case::names_settle(RuleMutation::SettleTimeNotObserved, &[NamesSettle])]
 #[case::requests_are_carried_out_once(RuleMutation::RequestsForgotten, &[RequestsOnce])]
+#[case::stalls_end_with_their_epoch(RuleMutation::StallsOutliveTheirEpoch, &[OneRestartPerIncident])]
+#[case::stalls_count_once(RuleMutation::StallsCountedTwice, &[OneRestartPerIncident])]
+#[case::ledger_has_all_the_time(RuleMutation::LedgerLosesTime, &[Ledger])]
 #[case::moves_are_free(RuleMutation::MovesCounted, &[OneRestartPerIncident, OwnDeletionsAreNoFailures])]
 #[case::avoided_nodes_outlive_their_leader(RuleMutation::AvoidedNodesForgotten, &[AvoidedNodesLast])]
 #[case::no_pod_waits_for_a_preference(RuleMutation::HardWhereSoftWasAsked, &[NoHang])]

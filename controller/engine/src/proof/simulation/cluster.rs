@@ -16,6 +16,7 @@ use super::nodes::SimulatedNodes;
 use super::relays::StreamNetwork;
 use super::restart_requests::Requester;
 use super::scenario::Scenario;
+use super::stalls::Stalls;
 use super::successes::DueExit;
 use super::truth::Truth;
 use super::watches::KINDS;
@@ -24,7 +25,7 @@ use crate::proof::{CheckResult, Property, RuleMutation, Violation};
 /// One in so many lives has agents of the release before.
 const OLDER_AGENTS: u64 = 4;
 /// When a simulation begins, in seconds.
-const BEGINNING: i64 = 1_800_000_000;
+pub(super) const BEGINNING: i64 = 1_800_000_000;
 /// Rounds in which everybody does what there is to do, after which a JobSet that has not come to rest hangs.
 const ROUNDS: usize = 150;
 /// The time in milliseconds that passes where somebody waits for a time.
@@ -51,6 +52,7 @@ pub(super) struct SimulatedCluster {
     pub moves: BadThings,
     pub cordons: Cordons,
     pub requester: Requester,
+    pub stalls: Stalls,
     pub broken: Option<RuleMutation>,
     /// In milliseconds.
     pub clock: i64,
@@ -91,6 +93,7 @@ impl SimulatedCluster {
             moves: BadThings::new(seed),
             cordons,
             requester: Requester::new(seed),
+            stalls: Stalls::new(seed),
             broken,
             clock: 0,
             says_start: !seed.is_multiple_of(OLDER_AGENTS),
@@ -109,6 +112,7 @@ impl SimulatedCluster {
         self.trace(|| spec);
         self.draw_stream();
         self.begin_requests();
+        self.begin_stalls();
         if self.rng.u8(..4) != 0 {
             self.calm()?;
             self.trace(|| "it has started".to_owned());
@@ -130,6 +134,7 @@ impl SimulatedCluster {
             self.api.edit(|jobset| jobset.spec.suspend = Some(false));
         }
         self.calm()?;
+        self.check_end_of_ledger()?;
         self.check_engine()
     }
 
@@ -157,6 +162,7 @@ impl SimulatedCluster {
         self.step_moves();
         self.step_cordons();
         self.step_requests();
+        self.step_stalls();
         match tempo.next(&mut self.rng) {
             0 => {
                 let kind = KINDS[self.rng.usize(..KINDS.len())];
@@ -228,6 +234,7 @@ impl SimulatedCluster {
 
     fn round(&mut self) -> CheckResult {
         self.exit_due_workers();
+        self.deliver_all_progress();
         self.arrive_late()?;
         self.deliver_all()?;
         self.settle_stream()?;

@@ -9,7 +9,7 @@ const SEEDS: u64 = 6_000;
 const ENOUGH: usize = 5;
 
 /// What has to happen, as the trace says it.
-const EVENTS: [&str; 78] = [
+const EVENTS: [&str; 80] = [
     "in place, from epoch",
     "recreating all Jobs, attempt",
     "cannot come back in place",
@@ -88,6 +88,8 @@ const EVENTS: [&str; 78] = [
     ": NodeLost",
     "is given up",
     "comes back",
+    "ProgressStalled: in place",
+    "straggles in epoch",
 ];
 
 #[test]

@@ -105,7 +105,8 @@ impl Hostility {
             return Some(self.kept[self.rng.usize(..self.kept.len())].clone());
         }
         let (uid, epoch) = ("uid-of-another".to_owned(), 1_000);
-        let state = GroupState { uid, synced: epoch, deprecated: epoch, failed: false, bypass: false, pods: 2 };
+        let state =
+            GroupState { uid, synced: epoch, deprecated: epoch, failed: false, bypass: false, pods: 2, pause: None };
         Some(Statement::broadcast(now.time.as_millisecond(), state))
     }
 

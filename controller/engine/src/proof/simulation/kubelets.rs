@@ -127,6 +127,7 @@ impl SimulatedCluster {
         let pod = machine.pod.clone();
         self.worked = true;
         self.trace(|| format!("worker of {pod} starts in epoch {epoch:?}"));
+        self.tell_of_progress(uid, &pod, epoch);
         epoch.map_or(Ok(()), |epoch| check_start(&pod, epoch, last, synced))
     }
 

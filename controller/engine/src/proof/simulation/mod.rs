@@ -48,6 +48,8 @@
 //! - In a quarter of the lives that restart in place, Pods leave nodes on which workers keep failing: a node is bad, or an index is, new Pods
 //!   find no other node, or the Pod webhook is away; some Pods select their node ([`moves`]).
 //! - In a quarter of the lives, somebody asks for restarts at any time ([`restart_requests`]).
+//! - In a quarter of the lives that restart in place, workers make no progress, all or one of them, and their agents say so, late or over
+//!   the stream ([`stalls`]).
 //! - In some lives, the JobSet has a deadline of its own, or its executions are numbered.
 //!
 //! # What has to hold
@@ -82,6 +84,7 @@ mod hostile;
 mod jobs;
 mod kubelets;
 mod leaving;
+mod ledger;
 mod machine;
 mod moves;
 mod names;
@@ -96,6 +99,7 @@ mod returns;
 mod scenario;
 mod slots;
 mod slow;
+mod stalls;
 mod streams;
 mod successes;
 mod supervisors;

@@ -66,6 +66,9 @@ impl SimulatedCluster {
         if has_pods && conditions::is_true(&status.conditions, conditions::RESTARTING) {
             return Err("it is still restarting".to_owned());
         }
+        if self.owes_restart_of_stall() {
+            return Err("the group stalls, and nothing follows".to_owned());
+        }
         for (name, job) in self.wanted_jobs(&status) {
             let Some(found) = job else { return Err(format!("{name} is missing")) };
             match finished(&found.job) {

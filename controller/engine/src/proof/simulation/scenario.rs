@@ -9,7 +9,10 @@ use jobset_api::gates::Gates;
 use jobset_api::{FailurePolicyAction, JobSet, JobSetLimits, RestartBudget, RestartStrategy, labels};
 use jobset_rules::Settings;
 use jobset_store::Key;
+use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
+
+use super::cluster::BEGINNING;
 
 pub(super) const JOBSET: &str = "train";
 pub(super) const NAMESPACE: &str = "ml";
@@ -85,6 +88,7 @@ impl Scenario {
             settings.limits = JobSetLimits::NONE;
         }
         let mut metadata = json!({"name": JOBSET, "namespace": NAMESPACE, "uid": UID, "generation": 1});
+        metadata["creationTimestamp"] = json!(Timestamp::from_second(BEGINNING).unwrap_or_default());
         // Without admission, the controller has to annotate it.
         let annotated = [Some(RestartBudget::Shared), Some(RestartBudget::Separate), None][rng.usize(..3)];
         if let Some(budget) = annotated {

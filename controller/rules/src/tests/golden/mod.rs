@@ -58,6 +58,9 @@ struct CaseSettings {
 /// Objects by name, each as a merge patch; null deletes one.
 type ObjectPatches = Map<String, Value>;
 
+/// The cases whose plans show the ledger. It changes with each status, and would hide what the others show.
+const LEDGER: &str = "ledger";
+
 #[test]
 fn cases_lead_to_their_plans() {
     insta::glob!("../../../../cases/plan", "*/*.yaml", |path| {
@@ -66,7 +69,9 @@ fn cases_lead_to_their_plans() {
         settings.set_snapshot_suffix(path.file_name().unwrap().to_string_lossy());
         settings.set_prepend_module_to_snapshot(false);
         settings.set_omit_expression(true);
-        settings.bind(|| insta::assert_snapshot!("plan", plans(&std::fs::read_to_string(path).unwrap())));
+        let with_ledger = path.parent().is_some_and(|rule| rule.ends_with(LEDGER));
+        let case = std::fs::read_to_string(path).unwrap();
+        settings.bind(|| insta::assert_snapshot!("plan", plans(&case, with_ledger)));
     });
 }
 
@@ -107,7 +112,7 @@ fn files() -> impl Iterator<Item = PathBuf> {
 }
 
 /// The plans of a case, one for each step. The status of each plan is stored before the next step.
-fn plans(case: &str) -> String {
+fn plans(case: &str, with_ledger: bool) -> String {
     let mut cluster = CaseCluster::default();
     let mut plans = String::new();
     for (number, document) in serde_yaml_ng::Deserializer::from_str(case).enumerate() {
@@ -116,7 +121,7 @@ fn plans(case: &str) -> String {
         cluster.apply_step(step, number);
         let before = cluster.status();
         let plan = cluster.plan();
-        plans.push_str(&text::plan(&cluster.jobset(), &before, &plan));
+        plans.push_str(&text::plan(&cluster.jobset(), &before, &plan, with_ledger));
         cluster.store_status(plan.status);
     }
     plans

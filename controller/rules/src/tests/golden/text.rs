@@ -12,10 +12,12 @@ use crate::{Action, Plan, build};
 /// Maximum number of lines of a section. A plan may have thousands of actions.
 const SHOWN: usize = 12;
 
-/// The plan for this JobSet, with the objects that it creates as they are built.
-pub(super) fn plan(jobset: &JobSet, before: &JobSetStatus, plan: &Plan) -> String {
+/// The plan for this JobSet, with the objects that it creates as they are built, and with the ledger if a case is about that.
+pub(super) fn plan(jobset: &JobSet, before: &JobSetStatus, plan: &Plan, with_ledger: bool) -> String {
     let mut text = String::new();
-    section(&mut text, "status", &changes(before, &plan.status));
+    let mut changes = changes(before, &plan.status);
+    changes.retain(|change| with_ledger || !change.starts_with("ledger: "));
+    section(&mut text, "status", &changes);
     section(&mut text, "actions", &plan.actions.iter().map(|it| action(jobset, it)).collect::<Vec<_>>());
     section(&mut text, "notes", &plan.notes.iter().map(note).collect::<Vec<_>>());
     section(&mut text, "facts", &plan.facts.iter().map(|fact| format!("{fact:?}")).collect::<Vec<_>>());
@@ -45,7 +47,9 @@ fn changes(before: &JobSetStatus, after: &JobSetStatus) -> Vec<String> {
 
 fn change(name: &str, before: Option<&String>, after: Option<&String>) -> String {
     match (before, after) {
-        (Some(before), Some(after)) if !["conditions", "recentRestarts"].iter().any(|list| name.starts_with(list)) => {
+        (Some(before), Some(after))
+            if !["conditions", "recentRestarts", "ledger"].iter().any(|list| name.starts_with(list)) =>
+        {
             format!("{name}: {before} -> {after}")
         }
         (_, Some(after)) => format!("{name}: {after}"),
@@ -81,6 +85,9 @@ fn fields(status: &JobSetStatus) -> BTreeMap<String, String> {
             }
             ("restartRequests", Some(requests)) => {
                 fields.extend(requests.iter().map(|it| (format!("restartRequests[{}]", word(&it["id"])), request(it))));
+            }
+            ("ledger", _) => {
+                fields.insert(name.clone(), ledger(value));
             }
             _ => {
                 fields.insert(name.clone(), word(value));
@@ -120,6 +127,15 @@ fn avoided(it: &Value) -> String {
     let more = ["moving", "relaxed", "domain", "topologyKey"];
     let more = more.iter().filter_map(|key| Some(format!(", {key} {}", word(it.get(*key)?))));
     format!("{since} to {until}, {failures} {reason}{}", more.collect::<String>())
+}
+
+/// `Running since 2026-01-01T00:02:00Z: scheduling 60000, running 3`, in milliseconds.
+fn ledger(it: &Value) -> String {
+    let [bucket, since] = ["bucket", "since"].map(|key| word(&it[key]));
+    let redone = ["redoneMilliseconds", "redoneSteps"].into_iter().filter_map(|key| Some((key, it.get(key)?)));
+    let sums = it["milliseconds"].as_object().unwrap().iter().map(|(name, value)| (name.as_str(), value));
+    let sums: Vec<String> = sums.chain(redone).map(|(name, value)| format!("{name} {value}")).collect();
+    format!("{bucket} since {since}: {}", if sums.is_empty() { "nothing".to_owned() } else { sums.join(", ") })
 }
 
 /// The members of the synced epoch.

@@ -40,6 +40,14 @@ pub(super) struct Counts {
     pub(super) held: BTreeSet<i32>,
     /// Losses count wherever they are: their index is completed.
     pub(super) lost: BTreeSet<i32>,
+    /// How many tell of progress.
+    pub(super) telling: usize,
+    /// Those that make no progress, by epoch.
+    pub(super) stalled: BTreeMap<i32, BTreeSet<i32>>,
+    /// How many have come so far.
+    pub(super) steps: BTreeMap<i64, usize>,
+    pub(super) checkpoints: BTreeMap<i64, usize>,
+    pub(super) pauses: BTreeMap<u32, usize>,
     /// The member that first reported the newest epoch.
     pub(super) first_to_report: Option<(i32, i32)>,
 }
@@ -74,6 +82,7 @@ impl Counts {
             (&mut self.broken, share.broken),
             (&mut self.ended, share.ended),
             (&mut self.waits, share.waits),
+            (&mut self.stalled, share.stalled),
         ] {
             mark(sets, epoch, index, adds);
         }
@@ -98,6 +107,12 @@ impl Counts {
         }
         count(&mut self.addresses, share.address.map(|second| (share.newcomer, second)), adds);
         mark(&mut self.domains, share.domain.clone(), index, adds);
+        count(&mut self.steps, share.far.step, adds);
+        count(&mut self.checkpoints, share.far.checkpoint, adds);
+        count(&mut self.pauses, share.far.pause, adds);
+        if share.tells_progress {
+            self.telling = if adds { self.telling + 1 } else { self.telling - 1 };
+        }
     }
 }
 

@@ -1,0 +1,299 @@
+//! The progress of a worker, as it tells of it: what was read at which time, and what follows. A state machine without clock or I/O.
+//!
+//! Each reading of the file or of the output is [`ProgressState::read`]. Whatever a worker tells counts as a sign of progress, except
+//! that its step does not fall: of a line with a lower step, only the time counts.
+
+mod limits;
+mod line;
+mod pattern;
+mod report;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use limits::Phase;
+pub use limits::{Pauses, StallAfter, StallLimits};
+pub use line::{MOST_STEPS, ProgressLine, time};
+pub use pattern::{MatchedSteps, StepPattern, StepReader};
+pub use report::{LONGEST_REPORT, StallReport, text};
+
+/// Time between two readings.
+const READ_INTERVAL: Duration = Duration::from_secs(1);
+/// The same when a stall is about to begin.
+const LEAST_INTERVAL: Duration = Duration::from_millis(20);
+/// Most time that one reading adds. An agent that did not run, because its node or its container was frozen, has not seen that its
+/// worker did.
+const MOST_BETWEEN_READINGS: Duration = Duration::from_secs(5);
+/// How long before its limit a worker is looked at for the first time. The second look is at the limit.
+const LOOK_BEFORE: Duration = Duration::from_secs(5);
+/// Shortest time between two messages about steps.
+const ADVANCE_INTERVAL: Duration = Duration::from_secs(30);
+/// Phase in which a worker writes a checkpoint.
+const CHECKPOINT: &str = "checkpoint";
+
+/// What follows from a reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProgressOutput {
+    /// Look at the processes of the worker: a stall may begin soon.
+    Look,
+    /// A stall begins. The worker has made no progress for this time.
+    Stalled { silent: Duration },
+    /// A stall has ended.
+    Resumed,
+    /// A worker of this Pod has told of progress for the first time.
+    First,
+    /// The step has risen, and some time has passed since that was last said.
+    Advanced,
+}
+
+/// What is known of a worker's progress.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProgressFacts {
+    /// `None` if an earlier agent of the Pod has started the worker.
+    pub epoch: Option<i32>,
+    pub step: Option<i64>,
+    pub checkpoint: Option<i64>,
+    pub phase: Option<String>,
+    pub within: Option<String>,
+    /// The longest pause that a worker of this agent has survived.
+    pub pause: Duration,
+}
+
+/// The progress of the workers of a Pod, one after the other.
+#[derive(Clone, Debug)]
+pub struct ProgressState {
+    limits: StallLimits,
+    /// The longest pause of the JobSet, as its status says.
+    group_pause: Duration,
+    pauses: Pauses,
+    /// Whether a worker of the Pod has ever told of progress. One that never does makes no stall.
+    has_told: bool,
+    worker: Option<WorkerProgress>,
+    /// What the last worker told, once that has ended.
+    ended: ProgressFacts,
+}
+
+/// The progress of the worker that runs.
+#[derive(Clone, Debug)]
+struct WorkerProgress {
+    epoch: i32,
+    /// When it was last read.
+    read_at: Duration,
+    /// For how long it has told of no progress.
+    silent: Duration,
+    has_stepped: bool,
+    step: Option<i64>,
+    checkpoint: Option<i64>,
+    phase: Option<(String, Option<Duration>)>,
+    within: Option<String>,
+    attention: Attention,
+    /// The step that was last reported, and for how long it has not been.
+    said: Option<i64>,
+    unsaid: Duration,
+}
+
+/// What became of the silence of a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Attention {
+    Calm,
+    /// It was looked at, because a stall may begin soon.
+    Looked,
+    Stalled,
+    /// It was asked to end, and makes no stall.
+    Ending,
+}
+
+impl ProgressState {
+    pub fn new(limits: StallLimits) -> Self {
+        Self {
+            limits,
+            group_pause: Duration::ZERO,
+            pauses: Pauses::default(),
+            has_told: false,
+            worker: None,
+            ended: ProgressFacts::default(),
+        }
+    }
+
+    /// The file of a worker that an earlier agent of this Pod has started.
+    pub fn left(&mut self, line: &ProgressLine) {
+        self.has_told = true;
+        self.ended = ProgressFacts { step: line.step, checkpoint: line.checkpoint, ..ProgressFacts::default() };
+    }
+
+    /// The longest pause that the status of the JobSet has.
+    pub fn survived_by_group(&mut self, pause: Duration) {
+        self.group_pause = pause;
+    }
+
+    /// The worker of an epoch starts.
+    pub fn begin(&mut self, epoch: i32, now: Duration) {
+        (self.pauses.stepped, self.pauses.steps) = (Duration::ZERO, 0);
+        self.worker = Some(WorkerProgress {
+            epoch,
+            read_at: now,
+            silent: Duration::ZERO,
+            has_stepped: false,
+            step: None,
+            checkpoint: None,
+            phase: None,
+            within: None,
+            attention: Attention::Calm,
+            said: None,
+            unsaid: Duration::ZERO,
+        });
+    }
+
+    /// The worker was asked to end: from now on, it makes no stall.
+    pub fn stop(&mut self) {
+        if let Some(worker) = &mut self.worker {
+            worker.attention = Attention::Ending;
+        }
+    }
+
+    /// The worker has ended.
+    pub fn end(&mut self) {
+        if let Some(facts) = self.facts() {
+            self.ended = facts;
+        }
+        self.worker = None;
+    }
+
+    /// Whether a worker runs.
+    pub fn has_worker(&self) -> bool {
+        self.worker.is_some()
+    }
+
+    /// Whether the worker that runs makes no progress.
+    pub fn is_stalled(&self) -> bool {
+        self.worker.as_ref().is_some_and(|worker| worker.attention == Attention::Stalled)
+    }
+
+    /// What is known of the worker that runs, or of the last one. `None` if no worker of the Pod has told of anything.
+    pub fn facts(&self) -> Option<ProgressFacts> {
+        let pause = self.pauses.longest;
+        let facts = match &self.worker {
+            Some(worker) => ProgressFacts {
+                epoch: Some(worker.epoch),
+                step: worker.step,
+                checkpoint: worker.checkpoint,
+                phase: worker.phase.as_ref().map(|(name, _)| name.clone()),
+                within: worker.within.clone(),
+                pause,
+            },
+            None => ProgressFacts { pause, phase: None, within: None, ..self.ended.clone() },
+        };
+        self.has_told.then_some(facts)
+    }
+
+    /// Takes a reading: what the worker has told since the last one, if anything, and how long ago. Times are those since any fixed
+    /// moment.
+    pub fn read(&mut self, now: Duration, told: Option<(ProgressLine, Duration)>) -> Vec<ProgressOutput> {
+        let limit = self.limit();
+        let Some(worker) = &mut self.worker else { return Vec::new() };
+        let passed = now.saturating_sub(worker.read_at).min(MOST_BETWEEN_READINGS);
+        worker.read_at = now;
+        worker.silent += passed;
+        worker.unsaid += passed;
+        let mut outputs = Vec::new();
+        if let Some((line, ago)) = told {
+            if !std::mem::replace(&mut self.has_told, true) {
+                outputs.push(ProgressOutput::First);
+            }
+            worker.survive(ago.min(passed), &mut self.pauses);
+            worker.take(line, &mut self.pauses);
+            if worker.attention == Attention::Stalled {
+                outputs.push(ProgressOutput::Resumed);
+            }
+            if worker.attention != Attention::Ending {
+                worker.attention = Attention::Calm;
+            }
+            if outputs.is_empty() && worker.step > worker.said && worker.unsaid >= ADVANCE_INTERVAL {
+                outputs.push(ProgressOutput::Advanced);
+            }
+        } else if let Some(limit) = limit {
+            if worker.silent >= limit {
+                worker.attention = Attention::Stalled;
+                outputs.push(ProgressOutput::Stalled { silent: worker.silent });
+            } else if worker.attention == Attention::Calm
+                && worker.silent >= (limit / 2).max(limit.saturating_sub(LOOK_BEFORE))
+            {
+                worker.attention = Attention::Looked;
+                outputs.push(ProgressOutput::Look);
+            }
+        }
+        if outputs.iter().any(|output| *output != ProgressOutput::Look) {
+            (worker.said, worker.unsaid) = (worker.step, Duration::ZERO);
+        }
+        outputs
+    }
+
+    /// When to read next, as a time from now.
+    pub fn next_reading(&self) -> Duration {
+        let left = self.limit().zip(self.worker.as_ref()).map(|(limit, worker)| limit.saturating_sub(worker.silent));
+        left.map_or(READ_INTERVAL, |left| left.clamp(LEAST_INTERVAL, READ_INTERVAL))
+    }
+
+    /// For how long the worker that runs may be silent in all. `None` if it makes no stall, or is in one.
+    fn limit(&self) -> Option<Duration> {
+        let is_watched = |worker: &&WorkerProgress| matches!(worker.attention, Attention::Calm | Attention::Looked);
+        let worker = self.worker.as_ref().filter(|worker| self.has_told && is_watched(worker))?;
+        let pauses = Pauses { longest: self.pauses.longest.max(self.group_pause), ..self.pauses };
+        self.limits.limit(&pauses, worker.limited())
+    }
+}
+
+impl WorkerProgress {
+    /// The worker has told of progress after a pause, some time ago. Pauses before its first step say nothing about those between
+    /// steps.
+    fn survive(&mut self, ago: Duration, pauses: &mut Pauses) {
+        let pause = self.silent.saturating_sub(ago);
+        if self.has_stepped {
+            pauses.longest = pauses.longest.max(pause);
+            pauses.stepped += pause;
+            if self.phase.is_some() {
+                pauses.declared = pauses.declared.max(pause);
+            }
+        }
+        self.silent = ago;
+    }
+
+    fn take(&mut self, line: ProgressLine, pauses: &mut Pauses) {
+        if line.step.is_some_and(|step| Some(step) < self.step) {
+            return;
+        }
+        if line.is_empty() {
+            // A worker that only touches the file makes a step with each touch.
+            if self.step.is_none() && self.phase.is_none() {
+                pauses.steps = pauses.steps.saturating_add(u32::from(self.has_stepped));
+                self.has_stepped = true;
+            }
+            return;
+        }
+        let has_left_checkpoint =
+            |phase: &(String, _)| phase.0 == CHECKPOINT && line.phase.as_deref() != Some(CHECKPOINT);
+        if self.phase.as_ref().is_some_and(has_left_checkpoint) {
+            self.checkpoint = self.checkpoint.max(self.step);
+        }
+        self.checkpoint = self.checkpoint.max(line.checkpoint);
+        if let Some(step) = line.step {
+            let risen = self.step.map_or(0, |before| step - before);
+            pauses.steps = pauses.steps.saturating_add(u32::try_from(risen).unwrap_or(u32::MAX));
+            // With its first line, a worker may say where it begins.
+            self.has_stepped |= self.step.is_some_and(|before| step > before);
+            self.step = Some(step);
+        }
+        self.phase = line.phase.map(|phase| (phase, line.limit));
+        self.within = line.within;
+    }
+
+    fn limited(&self) -> Phase {
+        match &self.phase {
+            Some((_, Some(limit))) => Phase::Limited(*limit),
+            Some((_, None)) if self.has_stepped => Phase::Unlimited,
+            None if self.has_stepped => Phase::Steps,
+            _ => Phase::First,
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The text of a report: the annotation `jobset.sigs.k8s.io/progress`.
+
+use jobset_protocol::labels::PROGRESS_BYTES;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::ProgressFacts;
+use crate::evidence::Evidence;
+use crate::termination_log::end_of;
+
+/// Longest text of a report, in bytes.
+pub const LONGEST_REPORT: usize = PROGRESS_BYTES;
+
+/// A stall, as a report has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StallReport {
+    /// Since when the worker has made no progress.
+    pub since: Timestamp,
+    pub evidence: Evidence,
+}
+
+/// The text of a report about the worker of this epoch, written at this time. What is too long is left out: the output of the user's command first, then
+/// the last processes.
+pub fn text(facts: &ProgressFacts, epoch: i32, stall: Option<&StallReport>, at: Timestamp) -> String {
+    let mut report = Map::new();
+    report.insert("epoch".to_owned(), epoch.into());
+    report.insert("at".to_owned(), format!("{at:.6}").into());
+    let numbers = [("step", facts.step), ("checkpoint", facts.checkpoint)];
+    for (name, number) in numbers {
+        report.extend(number.map(|number| (name.to_owned(), number.into())));
+    }
+    if !facts.pause.is_zero() {
+        let seconds = u32::try_from(facts.pause.as_millis().div_ceil(1000)).unwrap_or(u32::MAX);
+        report.insert("pauseSeconds".to_owned(), seconds.into());
+    }
+    let Some(stall) = stall else { return Value::Object(report).to_string() };
+    let mut processes = stall.evidence.processes.clone();
+    loop {
+        report.insert("stall".to_owned(), stall_value(facts, stall, &processes, ""));
+        let length = Value::Object(report.clone()).to_string().len();
+        if length <= LONGEST_REPORT || processes.pop().is_none() {
+            let left = LONGEST_REPORT.saturating_sub(length + r#","output":"""#.len());
+            let output = end_of(&stall.evidence.output, left, escaped_bytes);
+            report.insert("stall".to_owned(), stall_value(facts, stall, &processes, output));
+            return Value::Object(report).to_string();
+        }
+    }
+}
+
+fn stall_value(facts: &ProgressFacts, stall: &StallReport, processes: &[Value], output: &str) -> Value {
+    let mut value = json!({"since": format!("{:.6}", stall.since), "evidence": {}});
+    for (name, text) in [("phase", &facts.phase), ("in", &facts.within)] {
+        if let Some(text) = text {
+            value[name] = text.as_str().into();
+        }
+    }
+    if !processes.is_empty() {
+        value["evidence"]["processes"] = processes.into();
+    }
+    if !output.is_empty() {
+        value["evidence"]["output"] = output.into();
+    }
+    value
+}
+
+/// Bytes of a character in a JSON string.
+fn escaped_bytes(character: char) -> usize {
+    match character {
+        '"' | '\\' | '\n' | '\t' | '\r' | '\u{8}' | '\u{c}' => 2,
+        character if character.is_ascii_control() => 6,
+        character => character.len_utf8(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use jobset_api::ProgressReport;
+
+    use super::*;
+    use crate::evidence::process_value;
+
+    fn facts() -> ProgressFacts {
+        ProgressFacts {
+            epoch: Some(3),
+            step: Some(1200),
+            checkpoint: Some(1000),
+            phase: Some("checkpoint".to_owned()),
+            within: Some("all_reduce".to_owned()),
+            pause: Duration::from_mins(10),
+        }
+    }
+
+    fn at() -> Timestamp {
+        "2026-01-01T00:00:20.5Z".parse().unwrap()
+    }
+
+    fn stall(processes: usize, output: &str) -> StallReport {
+        let process = process_value(7, "python3", "T", "do_signal_stop", "202", 10, 5000);
+        let evidence = Evidence { processes: vec![process; processes], output: output.to_owned() };
+        StallReport { since: "2026-01-01T00:00:00.5Z".parse().unwrap(), evidence }
+    }
+
+    #[test]
+    fn text_is_that_of_the_protocol() {
+        let golden = include_str!("../../../api/cases/progress.json");
+        let text = text(&facts(), 3, Some(&stall(1, "")), at());
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), serde_json::from_str::<Value>(golden).unwrap());
+        assert_eq!(ProgressReport::parse(&text), ProgressReport::parse(golden.trim()));
+    }
+
+    #[test]
+    fn text_without_facts_names_the_epoch() {
+        let written = r#""at":"2026-01-01T00:00:20.500000Z""#;
+        assert_eq!(text(&ProgressFacts::default(), 3, None, at()), format!(r#"{{{written},"epoch":3}}"#));
+        let part = ProgressFacts { pause: Duration::from_millis(1500), ..ProgressFacts::default() };
+        assert_eq!(text(&part, 3, None, at()), format!(r#"{{{written},"epoch":3,"pauseSeconds":2}}"#));
+    }
+
+    #[test]
+    fn text_of_hostile_evidence_is_bounded() {
+        for character in ["\"", "\\", "\n", "x", "\u{7}", "\u{fc}", "\u{1f600}"] {
+            for processes in [0, 1, 16, 100] {
+                let text = text(&facts(), 3, Some(&stall(processes, &character.repeat(10_000))), at());
+                assert!((3900..=LONGEST_REPORT).contains(&text.len()), "{character:?} {processes}: {}", text.len());
+                assert!(ProgressReport::parse(&text).is_some());
+            }
+        }
+    }
+}

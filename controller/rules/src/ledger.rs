@@ -1,0 +1,171 @@
+//! The ledger: each moment of a JobSet's life is in one bucket, and `status.ledger` keeps the sums.
+//!
+//! It is written with other changes of the status, and is never a reason to write. Between two writes, time belongs to the bucket of
+//! the first one. The sums and the time since the last write are the life of the JobSet, whichever leader wrote them.
+
+use jobset_api::{JobSetStatus, LaterFields, Ledger, LedgerBucket, LedgerTimes, conditions};
+use jobset_store::pods::JobPods;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use crate::reconciliation::{Current, Reconciliation};
+use crate::{backoff, members};
+
+/// Brings the ledger up to date, if the status changes anyway.
+pub(super) fn keep(reconciliation: &mut Reconciliation<'_>) {
+    let jobset = reconciliation.observed.jobset;
+    let (none, now) = (JobSetStatus::default(), reconciliation.now.0);
+    let stored = jobset.status.as_ref().unwrap_or(&none);
+    if !jobset.is_managed_here() || *stored == reconciliation.status {
+        return;
+    }
+    let created = jobset.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    let first = || (!stored.is_finished()).then(|| begin(stored, created, reconciliation.is_suspended(), now));
+    let Some(mut ledger) = stored.ledger.clone().or_else(first) else { return };
+    if ledger.bucket == LedgerBucket::Finished {
+        return;
+    }
+    let next = bucket(reconciliation);
+    let was_placed =
+        ledger.bucket == LedgerBucket::Scheduling && matches!(next, LedgerBucket::Starting | LedgerBucket::Running);
+    let placed = if was_placed { placed_at(reconciliation) } else { None };
+    advance(&mut ledger, now, placed);
+    ledger.bucket = next;
+    if reconciliation.status.group_restarts > stored.group_restarts {
+        let lost = lost(stored, &reconciliation.status, now);
+        ledger.redone_steps = ledger.redone_steps.saturating_add(lost.steps);
+        let redone = ledger.redone_milliseconds.saturating_add(lost.milliseconds);
+        ledger.redone_milliseconds = redone.min(ledger.milliseconds.running);
+    }
+    reconciliation.status.ledger = Some(ledger);
+}
+
+/// The ledger of a JobSet that has none: from its creation, if no controller has counted its Jobs before, else from now on.
+fn begin(stored: &JobSetStatus, created: Option<Timestamp>, is_suspended: bool, now: Timestamp) -> Ledger {
+    let is_new = stored.jobs_ready.is_empty() && stored.replicated_jobs_status.is_empty();
+    let since = created.filter(|_| is_new).map_or(now, |created| created.min(now));
+    Ledger {
+        bucket: if is_suspended { LedgerBucket::Suspended } else { LedgerBucket::Scheduling },
+        since: backoff::micro_time(since),
+        milliseconds: LedgerTimes::default(),
+        redone_milliseconds: 0,
+        redone_steps: 0,
+        later: LaterFields::new(),
+    }
+}
+
+/// Adds the time up to now to the bucket. Of a time of scheduling, that from `placed` on was spent on starting.
+///
+/// A clock that has gone back, or that of a leader before was ahead: the surplus goes from the largest sum. `since` moves by what is
+/// counted, so that no fraction of a millisecond gets lost.
+fn advance(ledger: &mut Ledger, now: Timestamp, placed: Option<Timestamp>) {
+    let MicroTime(since) = ledger.since;
+    let elapsed = milliseconds(since, now);
+    let counted = if elapsed >= 0 {
+        let starting = placed.map_or(0, |placed| milliseconds(placed.clamp(since, now), now));
+        let times = &mut ledger.milliseconds;
+        times.starting = times.starting.saturating_add(starting);
+        if let Some(time) = times.of_mut(ledger.bucket) {
+            *time = time.saturating_add(elapsed - starting);
+        }
+        elapsed
+    } else {
+        take_back(&mut ledger.milliseconds, elapsed)
+    };
+    let since = since.saturating_add(SignedDuration::from_millis(counted)).unwrap_or(now);
+    ledger.since = backoff::micro_time(since);
+}
+
+/// Takes a surplus from the largest sum, which is never less than zero. Returns the change.
+fn take_back(times: &mut LedgerTimes, surplus: i64) -> i64 {
+    let largest = LedgerBucket::TIMED.into_iter().max_by_key(|bucket| times.of(*bucket));
+    let Some(time) = largest.and_then(|bucket| times.of_mut(bucket)) else { return 0 };
+    let change = surplus.max(-*time);
+    *time += change;
+    change
+}
+
+fn milliseconds(from: Timestamp, to: Timestamp) -> i64 {
+    i64::try_from(to.duration_since(from).as_millis()).unwrap_or(0)
+}
+
+/// What the JobSet spends its time with from now on.
+fn bucket(reconciliation: &Reconciliation<'_>) -> LedgerBucket {
+    if reconciliation.status.is_finished() {
+        LedgerBucket::Finished
+    } else if reconciliation.is_suspended() {
+        LedgerBucket::Suspended
+    } else if backoff::waits_until(reconciliation).is_some() {
+        LedgerBucket::Waiting
+    } else if reconciliation.true_condition(conditions::RESTARTING).is_some() {
+        LedgerBucket::Restarting
+    } else if !runs(reconciliation) {
+        if is_placed(reconciliation) { LedgerBucket::Starting } else { LedgerBucket::Scheduling }
+    } else if reconciliation.true_condition(conditions::PROGRESS_STALLED).is_some() {
+        LedgerBucket::Stalled
+    } else {
+        LedgerBucket::Running
+    }
+}
+
+/// Whether the workers run: in place those of all members, else those of all Jobs.
+fn runs(reconciliation: &Reconciliation<'_>) -> bool {
+    if reconciliation.in_place() {
+        return !reconciliation.status.epochs().is_closed() && members::slots(reconciliation).all_run();
+    }
+    let ready = |current: &Current<'_>| current.is_over() || current.job.is_ready();
+    has_its_jobs(reconciliation) && reconciliation.current.iter().all(ready)
+}
+
+/// Whether all Jobs exist but those of replicatedJobs that wait for others (`dependsOn`).
+fn has_its_jobs(reconciliation: &Reconciliation<'_>) -> bool {
+    let groups = reconciliation.groups().iter().enumerate();
+    let mut present = groups.map(|(place, group)| (group, reconciliation.jobs_of(place).len()));
+    let are_there = present.all(|(group, jobs)| {
+        let waits = jobs == 0 && !group.depends_on.is_empty();
+        waits || i64::try_from(jobs).is_ok_and(|jobs| jobs >= i64::from(group.replicas()))
+    });
+    are_there && !reconciliation.current.is_empty()
+}
+
+/// Whether all Pods exist and have a node.
+fn is_placed(reconciliation: &Reconciliation<'_>) -> bool {
+    let is_placed = |current: &Current<'_>| {
+        let pods = current.pods.into_iter().flat_map(JobPods::all);
+        let placed = pods.filter(|pod| pod.fills_its_slot() && pod.node.is_some()).count();
+        let open = i64::from(current.job.pods).saturating_sub(current.job.done_count());
+        i64::try_from(placed).is_ok_and(|placed| placed >= open)
+    };
+    has_its_jobs(reconciliation) && reconciliation.current.iter().all(|current| current.is_over() || is_placed(current))
+}
+
+/// When the last Pod got its address, which it does on its node.
+fn placed_at(reconciliation: &Reconciliation<'_>) -> Option<Timestamp> {
+    let pods = reconciliation.running_pods().flat_map(JobPods::all);
+    pods.filter_map(|pod| pod.address_since).max()
+}
+
+/// What a restart loses: the steps since the last checkpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Lost {
+    steps: i64,
+    milliseconds: i64,
+}
+
+/// What the restart loses that begins now. Nothing is known of workers that tell of no step or of no checkpoint. The time is that of
+/// the epoch, in the proportion of its steps; an epoch that began with the JobSet counts from step 0.
+fn lost(stored: &JobSetStatus, status: &JobSetStatus, now: Timestamp) -> Lost {
+    let Some(progress) = &status.progress else { return Lost::default() };
+    let (Some(step), Some(checkpoint)) = (progress.step, progress.checkpoint) else { return Lost::default() };
+    let first = stored.progress.as_ref().and_then(|progress| progress.checkpoint_at_restart).unwrap_or(0);
+    let steps = step.saturating_sub(checkpoint).max(0);
+    let done = step.saturating_sub(first);
+    let began = stored.epoch_transition_time.as_ref().filter(|_| !stored.epochs().is_closed());
+    let ran = began.map_or(0, |began| milliseconds(began.0, now).max(0));
+    let share = |ran: i64| i128::from(ran) * i128::from(steps) / i128::from(done);
+    let milliseconds = if done > 0 { i64::try_from(share(ran)).unwrap_or(ran).min(ran) } else { 0 };
+    Lost { steps, milliseconds }
+}
+
+#[cfg(test)]
+mod tests;
