@@ -212,7 +212,7 @@ async fn an_agent_changes_nothing_else_about_its_pod() -> Result<()> {
         "many annotations",
         many,
         403,
-        &format!("an agent may change the annotations {EPOCH}, {STARTED} and {EXIT} alone; others"),
+        &format!("an agent may change the annotations {EPOCH}, {STARTED}, {EXIT} and {PROGRESS} alone; others"),
     );
     // More than can be compared.
     let more: Map<String, Value> = (0..30_000).map(|number| (format!("{number:x}"), json!(""))).collect();
