@@ -26,10 +26,8 @@ pub(super) fn keep(reconciliation: &mut Reconciliation<'_>) {
         return;
     }
     let next = bucket(reconciliation);
-    let was_placed =
-        ledger.bucket == LedgerBucket::Scheduling && matches!(next, LedgerBucket::Starting | LedgerBucket::Running);
-    let placed = if was_placed { placed_at(reconciliation) } else { None };
-    advance(&mut ledger, now, placed);
+    let change = change(reconciliation, ledger.bucket, next);
+    advance(&mut ledger, now, change);
     ledger.bucket = next;
     if reconciliation.status.group_restarts > stored.group_restarts {
         let lost = lost(stored, &reconciliation.status, now);
@@ -54,19 +52,35 @@ fn begin(stored: &JobSetStatus, created: Option<Timestamp>, is_suspended: bool, 
     }
 }
 
-/// Adds the time up to now to the bucket. Of a time of scheduling, that from `placed` on was spent on starting.
+/// A bucket in which the JobSet has been since a time in the past, as is known only now.
+fn change(
+    reconciliation: &Reconciliation<'_>,
+    before: LedgerBucket,
+    next: LedgerBucket,
+) -> Option<(LedgerBucket, Timestamp)> {
+    match (before, next) {
+        (LedgerBucket::Scheduling, LedgerBucket::Starting | LedgerBucket::Running) => {
+            Some((LedgerBucket::Starting, placed_at(reconciliation)?))
+        }
+        (LedgerBucket::Running, _) => Some((LedgerBucket::Stalled, reconciliation.stalled_since?)),
+        _ => None,
+    }
+}
+
+/// Adds the time up to now to the bucket; that since the change to the other one.
 ///
 /// A clock that has gone back, or that of a leader before was ahead: the surplus goes from the largest sum. `since` moves by what is
 /// counted, so that no fraction of a millisecond gets lost.
-fn advance(ledger: &mut Ledger, now: Timestamp, placed: Option<Timestamp>) {
+fn advance(ledger: &mut Ledger, now: Timestamp, change: Option<(LedgerBucket, Timestamp)>) {
     let MicroTime(since) = ledger.since;
     let elapsed = milliseconds(since, now);
     let counted = if elapsed >= 0 {
-        let starting = placed.map_or(0, |placed| milliseconds(placed.clamp(since, now), now));
-        let times = &mut ledger.milliseconds;
-        times.starting = times.starting.saturating_add(starting);
-        if let Some(time) = times.of_mut(ledger.bucket) {
-            *time = time.saturating_add(elapsed - starting);
+        let (other, later) = change
+            .map_or((ledger.bucket, 0), |(bucket, changed)| (bucket, milliseconds(changed.clamp(since, now), now)));
+        for (bucket, part) in [(other, later), (ledger.bucket, elapsed - later)] {
+            if let Some(time) = ledger.milliseconds.of_mut(bucket) {
+                *time = time.saturating_add(part);
+            }
         }
         elapsed
     } else {

@@ -62,6 +62,8 @@ pub(super) struct Reconciliation<'a> {
     pub settling: Option<Settling>,
     /// Whether Pods leave cordoned nodes, which the next epoch must not begin with.
     pub leaves_cordoned: bool,
+    /// Since when no worker has made progress, as is known from now on.
+    pub stalled_since: Option<Timestamp>,
     /// The place of each replicatedJob in the specification, by its name.
     places: HashMap<&'a str, usize>,
     /// The places of the Jobs in `current`, in the order of their replicatedJobs.
@@ -113,6 +115,7 @@ impl<'a> Reconciliation<'a> {
             status,
             settling: None,
             leaves_cordoned: false,
+            stalled_since: None,
             places,
             by_group,
             ends,

@@ -43,7 +43,7 @@ fn fractions_of_milliseconds_are_not_lost() {
 #[case::unknown(None, [105_000, 0])]
 fn scheduling_ends_when_the_last_pod_has_its_address(#[case] placed: Option<i64>, #[case] sums: [i64; 2]) {
     let mut ledger = ledger(LedgerBucket::Scheduling);
-    advance(&mut ledger, at(115_000), placed.map(at));
+    advance(&mut ledger, at(115_000), placed.map(|placed| (LedgerBucket::Starting, at(placed))));
     let LedgerTimes { scheduling, starting, .. } = ledger.milliseconds;
     assert_eq!([scheduling, starting], sums);
 }

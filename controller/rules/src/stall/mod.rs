@@ -166,6 +166,7 @@ fn report_stall(reconciliation: &mut Reconciliation<'_>, stalled: &[StalledWorke
     let is_new = reconciliation.true_condition(conditions::PROGRESS_STALLED).is_none();
     set(reconciliation, true, conditions::PROGRESS_STALLED, &shorten(&message, LONGEST_CONDITION));
     if is_new {
+        reconciliation.stalled_since = newest.map(|stall| stall.since);
         let mut shown: Vec<StalledWorker<'_>> = stalled.to_vec();
         shown.sort_by_key(|worker| blamed.is_none_or(|place| worker.pod.uid != stalled[place].pod.uid));
         reconciliation.facts.push(Fact::Stalls { blamed: blamed.is_some() });
