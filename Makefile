@@ -256,9 +256,9 @@ test-output: rust ## 100 MB/s of output for a minute through a supervising agent
 	cargo test --locked -p jobset-agent --test agent -- --ignored --nocapture output_of_a_minute
 
 .PHONY: hangs
-hangs: tools deps ## 200 groups of real workers of which one hangs, at random: noticed in time, and no wrong one named. SEED=1 HANGS=200: ten minutes.
-	@$(E2E) programs
-	cargo test --locked -p jobset-agent --test agent -- --ignored --nocapture worker_that_hangs_is_noticed
+hangs: tools deps ## Has a worker of a training hang, 200 times, at random, on real kubelets: when that is noticed, and who is blamed. SEED=1 HANGS=200: a quarter of an hour.
+	@$(E2E) programs --set cluster
+	cargo test $(EVERYTHING) --test e2e -- --ignored --nocapture --test-threads 1 hangs::
 
 .PHONY: images
 images: build ##* Builds the images of controller, webhook, certs, relay and agent without Docker: target/images/*.tar. ARCH=arm64 for another machine, TAG=1.

@@ -7,6 +7,7 @@ mod clients;
 mod conformance;
 mod crd;
 mod features;
+mod hangs;
 mod harness;
 mod kubelet;
 mod objects;

@@ -182,6 +182,10 @@ class HangTest(unittest.TestCase):
             waiting = {rank: "step=33 in=all_reduce" for rank in (0, 1, 3)}
             self.assertEqual(lines, {2: "step=33", **waiting}, kind)
 
+    def test_each_epoch_has_its_own_hang(self):
+        hangs = [train.Hang.parse("loop:2:34,,peer:1:50", rank, epoch) for rank in (1, 2) for epoch in range(5)]
+        self.assertEqual([hang.kind for hang in hangs], ["", "", "", "peer", "", "loop", "loop", "", "", ""])
+
     def test_disk_hangs_in_checkpoint(self):
         self.assertEqual(self.told("disk")[2], "step=40 phase=checkpoint limit=600")
 

@@ -56,6 +56,8 @@ class Settings:
         self.epoch = number("JOBSET_EPOCH", 0, "0")
         self.steps = number("STEPS", 1, "1000")
         self.every = number("CHECKPOINT_EVERY", 1, "25")
+        # The time of a step of a larger network, which this one waits for.
+        self.pause = number("STEP_MILLISECONDS", 0, "0") / 1000
         self.seed = number("SEED", 0, "1")
         self.peer = environment.get("PEER", "")
         self.folder = environment.get("CHECKPOINT_DIR", "/checkpoints")
@@ -86,24 +88,28 @@ class Hang:
 
     KINDS = ("stop", "deadlock", "disk", "peer", "loop")
 
-    def __init__(self, kind, step):
+    def __init__(self, kind="", step=0):
         self.kind, self.step = kind, step
 
     @staticmethod
     def parse(text, rank, epoch):
-        """`KIND:RANK:STEP`, in the first epoch alone: a restart cures it. Another worker, or none, does not hang."""
-        if not text:
-            return Hang("", 0)
-        kind, *numbers = text.split(":")
+        """`KIND:RANK:STEP`, that of the first epoch, of the second, and so on, between commas. In an epoch without one, nobody hangs."""
+        hangs = [Hang._of_rank(entry, rank) if entry else Hang() for entry in text.split(",")]
+        return dict(enumerate(hangs, 1)).get(max(epoch, 1), Hang())
+
+    @staticmethod
+    def _of_rank(entry, rank):
+        kind, *numbers = entry.split(":")
         if kind not in Hang.KINDS or len(numbers) != 2 or not all(number.isdecimal() for number in numbers):
-            raise WrongSetting(f"HANG is {text!r}: it must be KIND:RANK:STEP, where KIND is one of {', '.join(Hang.KINDS)}")
-        return Hang(kind if int(numbers[0]) == rank and epoch <= 1 else "", int(numbers[1]))
+            raise WrongSetting(f"HANG is {entry!r}: it must be KIND:RANK:STEP, where KIND is one of {', '.join(Hang.KINDS)}")
+        return Hang(kind, int(numbers[1])) if int(numbers[0]) == rank else Hang()
 
     def at(self, step, in_checkpoint=False):
         """Hangs, if it is time. A disk hangs while a checkpoint is written."""
         if not self.kind or step < self.step or (self.kind == "disk") != in_checkpoint:
             return
         if self.kind == "stop":
+            # The first process of a container, as that of a sidecar's worker, cannot stop itself: the kernel ignores it.
             os.kill(os.getpid(), signal.SIGSTOP)
             self.kind = ""
         elif self.kind == "deadlock":
@@ -187,6 +193,7 @@ def train(settings, log):
         first = network.initial(model.random(settings.seed))
         state = State(0, first, 0 * first)
     while state.step < settings.steps:
+        time.sleep(settings.pause)
         state.step += 1
         # The batch depends on the number of the step: a step that is repeated sees the same examples.
         batch = model.random(settings.seed, settings.rank, state.step).integers(0, EXAMPLES, BATCH)

@@ -70,24 +70,19 @@ impl TestNamespace {
         namespaces.create(&PostParams::default(), &object).await?;
         let jobsets: Api<JobSet> = Api::namespaced(client.clone(), namespace);
         let pods: Api<Pod> = Api::namespaced(client, namespace);
-        let (namespace, kubeconfig) = (namespace.to_owned(), plane.kubeconfig().to_owned());
-        let space = Self { namespace, kubeconfig, jobsets, pods, folder: tempfile::tempdir()? };
-        space.create_pod(NAME).await?;
-        space.create_jobset(strategy).await?;
-        Ok(space)
-    }
-
-    pub(crate) async fn create_pod(&self, name: &str) -> Result<()> {
-        let pod = serde_json::from_value(json!({"metadata": {"name": name}, "spec": {
+        let pod = serde_json::from_value(json!({"metadata": {"name": NAME}, "spec": {
             "automountServiceAccountToken": false, "restartPolicy": "Never",
             "containers": [{"name": "worker", "image": "worker"}],
         }}))?;
         // The API server rejects a Pod until its namespace has a ServiceAccount.
-        wait::until(LIMIT, format!("the Pod {name} of {}", self.namespace), || async {
-            Ok(Some(self.pods.create(&PostParams::default(), &pod).await?))
+        wait::until(LIMIT, format!("the Pod of {namespace}"), || async {
+            Ok(Some(pods.create(&PostParams::default(), &pod).await?))
         })
         .await?;
-        Ok(())
+        let (namespace, kubeconfig) = (namespace.to_owned(), plane.kubeconfig().to_owned());
+        let space = Self { namespace, kubeconfig, jobsets, pods, folder: tempfile::tempdir()? };
+        space.create_jobset(strategy).await?;
+        Ok(space)
     }
 
     pub(crate) async fn create_jobset(&self, strategy: &str) -> Result<()> {
@@ -120,32 +115,18 @@ impl TestNamespace {
 
     /// What its agent reports of the progress of the worker.
     pub(crate) async fn progress(&self) -> Result<Option<ProgressReport>> {
-        self.progress_of(NAME).await
-    }
-
-    /// The same of another Pod.
-    pub(crate) async fn progress_of(&self, pod: &str) -> Result<Option<ProgressReport>> {
-        Ok(ProgressReport::of(self.pods.get(pod).await?.annotations()))
+        Ok(ProgressReport::of(self.pods.get(NAME).await?.annotations()))
     }
 
     /// The epoch that the Pod reports.
     pub(crate) async fn epoch(&self) -> Result<Option<String>> {
-        self.epoch_of(NAME).await
-    }
-
-    async fn epoch_of(&self, pod: &str) -> Result<Option<String>> {
-        Ok(self.pods.get(pod).await?.annotations().get("jobset.sigs.k8s.io/epoch").cloned())
+        Ok(self.pods.get(NAME).await?.annotations().get("jobset.sigs.k8s.io/epoch").cloned())
     }
 
     /// Waits until the Pod reports this epoch.
     pub(crate) async fn wait_for_report(&self, epoch: i32) -> Result<()> {
-        self.wait_for_report_of(NAME, epoch).await
-    }
-
-    /// Waits until another Pod reports this epoch.
-    pub(crate) async fn wait_for_report_of(&self, pod: &str, epoch: i32) -> Result<()> {
-        wait::until_met(LIMIT, format!("epoch {epoch} of {pod} in {}", self.namespace), || async {
-            let observed = self.epoch_of(pod).await?;
+        wait::until_met(LIMIT, format!("epoch {epoch} in {}", self.namespace), || async {
+            let observed = self.epoch().await?;
             Ok(if observed == Some(epoch.to_string()) { Check::Met(()) } else { Check::Unmet(format!("{observed:?}")) })
         })
         .await

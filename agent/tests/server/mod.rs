@@ -3,7 +3,6 @@
 mod codes;
 mod epochs;
 pub(crate) mod fixture;
-mod hangs;
 mod output;
 mod processes;
 mod progress;

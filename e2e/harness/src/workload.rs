@@ -96,11 +96,12 @@ impl Workload {
         }
     }
 
-    /// Adds a variable to the environment of every worker.
+    /// Sets a variable in the environment of every worker.
     #[must_use]
     pub fn with_env(mut self, name: &str, value: &str) -> Self {
         self.each_pod(|pod| {
             if let Some(env) = pod["containers"][0]["env"].as_array_mut() {
+                env.retain(|variable| variable["name"] != name);
                 env.push(json!({"name": name, "value": value}));
             }
         });

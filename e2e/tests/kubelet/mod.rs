@@ -21,6 +21,7 @@ mod namespace;
 mod no_webhook;
 mod nodes;
 mod policies;
+mod progress;
 mod restart;
 pub(crate) mod shared;
 mod skew;

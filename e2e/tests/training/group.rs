@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use jobset_api::{JobSet, JobSetStatus, labels};
+use jobset_api::{JobSet, JobSetStatus, conditions, labels};
 use jobset_harness::cluster::Cluster;
 use jobset_harness::install;
 use jobset_harness::process::{self, Process};
@@ -15,7 +15,9 @@ use jobset_harness::training::{IMAGE, sources};
 use jobset_harness::wait::{self, Check};
 use jobset_harness::workload::Workload;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{ListParams, PostParams};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::runtime::wait::await_condition;
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
@@ -26,10 +28,10 @@ const LIMIT: Duration = Duration::from_mins(5);
 /// The image in the manifest.
 const PUBLISHED: &str = "registry.example.com/training:1";
 /// Name of the JobSet.
-const NAME: &str = "training";
+pub(crate) const NAME: &str = "training";
 
 /// A training that runs.
-pub(super) struct Group {
+pub(crate) struct Group {
     jobsets: Api<JobSet>,
     pods: Api<Pod>,
     folder: PathBuf,
@@ -38,8 +40,12 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Applies the manifest with this kind of agent in a new namespace, and waits until all workers have made a step.
-    pub(super) async fn start(cluster: &Cluster, namespace: &str, shape: &str) -> Result<Self> {
+    /// Applies the manifest in a new namespace, after `change`, and waits until all workers have made a step.
+    pub(crate) async fn start(
+        cluster: &Cluster,
+        namespace: &str,
+        change: impl FnOnce(Workload) -> Workload,
+    ) -> Result<Self> {
         let client = cluster.client();
         install::create_namespace(&client, namespace).await?;
         let folder = cluster.shared_dir().join("training").join(namespace);
@@ -47,8 +53,7 @@ impl Group {
         std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777))?;
         let manifest = std::fs::read_to_string(sources().join("jobset.yaml"))?.replace(PUBLISHED, IMAGE);
         let no_waits = json!({"initialSeconds": 0, "stableSeconds": 0});
-        let workload = Workload(serde_yaml_ng::from_str(&manifest)?).injected(shape).with_backoff(no_waits);
-        let mut workload = workload;
+        let mut workload = change(Workload(serde_yaml_ng::from_str(&manifest)?).with_backoff(no_waits));
         workload.each_pod(|pod| observe(pod, &folder));
         let jobsets: Api<JobSet> = Api::namespaced(client.clone(), namespace);
         let jobset: JobSet = serde_json::from_value(workload.0)?;
@@ -63,7 +68,7 @@ impl Group {
     }
 
     /// Waits until a worker has made this step, or a later one, in this epoch.
-    pub(super) async fn wait_for(&self, rank: usize, epoch: i32, step: usize) -> Result<Line> {
+    pub(crate) async fn wait_for(&self, rank: usize, epoch: i32, step: usize) -> Result<Line> {
         wait::until_met(LIMIT, format!("step {step} of worker {rank} in epoch {epoch}"), || async {
             let newest = log::newest(&self.folder, rank)?;
             let done = newest.clone().filter(|line| line.is_step() && line.epoch == epoch && line.step >= step);
@@ -76,9 +81,39 @@ impl Group {
     }
 
     /// The process of a worker in an epoch.
-    pub(super) fn process(&self, rank: usize, epoch: i32) -> Result<Process> {
+    pub(crate) fn process(&self, rank: usize, epoch: i32) -> Result<Process> {
         let (_, uid) = self.workers.get(&rank).with_context(|| format!("there is no worker {rank}"))?;
         process::find_one("python3", &[("POD_UID", uid), ("JOBSET_EPOCH", &epoch.to_string())])
+    }
+
+    /// The last step that a worker has made in an epoch.
+    pub(crate) fn last_step(&self, rank: usize, epoch: i32) -> Result<Option<Line>> {
+        let lines = log::whole_lines(&self.folder, rank)?;
+        Ok(lines.into_iter().rfind(|line| line.is_step() && line.epoch == epoch))
+    }
+
+    /// Waits until the group is said to stall in an epoch; what the condition says.
+    pub(crate) async fn stalled_in(&self, epoch: i32) -> Result<String> {
+        let stalls = move |jobset: Option<&JobSet>| Some(stall(jobset?.status.as_ref()?, epoch)?.message.clone());
+        let is_met = move |jobset: Option<&JobSet>| stalls(jobset).is_some();
+        let jobset = await_condition(self.jobsets.clone(), NAME, is_met).await?;
+        stalls(jobset.as_ref()).with_context(|| format!("{NAME} is gone"))
+    }
+
+    /// The worker that this verdict blames; `None`: nobody knows.
+    ///
+    /// # Errors
+    /// If the text is no verdict.
+    pub(crate) fn blamed(&self, verdict: &str) -> Result<Option<usize>> {
+        let is_blamed = |name: &str| verdict.contains(&format!(": Pod {name} on node "));
+        let blamed = self.workers.iter().find(|(_, (name, _))| is_blamed(name)).map(|(rank, _)| *rank);
+        ensure!(blamed.is_some() != verdict.contains(": unknown "), "it is no verdict: {verdict}");
+        Ok(blamed)
+    }
+
+    /// Deletes the JobSet. Its Pods may still be ending.
+    pub(crate) async fn remove(&self) -> Result<()> {
+        self.jobsets.delete(NAME, &DeleteParams::background()).await.map(drop).context("cannot delete a training")
     }
 
     /// Name of the Pod of a worker.
@@ -86,7 +121,7 @@ impl Group {
         self.workers.get(&rank).map_or("", |(name, _)| name)
     }
 
-    pub(super) async fn status(&self) -> Result<JobSetStatus> {
+    pub(crate) async fn status(&self) -> Result<JobSetStatus> {
         Ok(self.jobsets.get(NAME).await?.status.unwrap_or_default())
     }
 
@@ -118,6 +153,12 @@ impl Group {
         };
         pods.iter().map(worker).collect()
     }
+}
+
+/// The condition by which a group is said to stall in this epoch.
+fn stall(status: &JobSetStatus, epoch: i32) -> Option<&Condition> {
+    let is_met = |it: &&Condition| it.type_ == conditions::PROGRESS_STALLED && it.status == "True";
+    status.conditions.iter().filter(|_| status.synced_epoch == epoch).find(is_met)
 }
 
 /// Has a worker write its log to the host, and its process say which Pod it belongs to.

@@ -8,19 +8,19 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
 /// Number of workers, `completions` of the manifest.
-pub(super) const WORKERS: usize = 4;
+pub(crate) const WORKERS: usize = 4;
 
 /// One line of a worker.
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Line {
+pub(crate) struct Line {
     /// Absent in the line of a step.
     pub(super) event: Option<String>,
     /// Number of steps that were made, or at a resumption, of those in the checkpoint.
     #[serde(default)]
-    pub(super) step: usize,
+    pub(crate) step: usize,
     pub(super) epoch: i32,
     /// Seconds since 1970.
-    pub(super) time: f64,
+    pub(crate) time: f64,
     /// Hash of the parameters, at the end.
     sha256: Option<String>,
     #[serde(skip)]
@@ -56,9 +56,14 @@ fn file(folder: &Path, rank: usize) -> PathBuf {
 
 /// The newest line of a worker, if it has written one.
 pub(super) fn newest(folder: &Path, rank: usize) -> Result<Option<Line>> {
-    let Ok(text) = std::fs::read_to_string(file(folder, rank)) else { return Ok(None) };
+    Ok(whole_lines(folder, rank)?.pop())
+}
+
+/// The whole lines of a worker, none before it has begun.
+pub(super) fn whole_lines(folder: &Path, rank: usize) -> Result<Vec<Line>> {
+    let Ok(text) = std::fs::read_to_string(file(folder, rank)) else { return Ok(Vec::new()) };
     let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
-    whole.lines().next_back().filter(|line| !line.is_empty()).map(Line::read).transpose()
+    whole.lines().filter(|line| !line.is_empty()).map(Line::read).collect()
 }
 
 /// The lines of all workers of a group, by rank.

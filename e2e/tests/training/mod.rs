@@ -9,13 +9,14 @@ mod report;
 use std::process::Stdio;
 
 use anyhow::{Context, Result, ensure};
-use group::Group;
+pub(crate) use group::{Group, NAME};
 use jobset_harness::cluster::Cluster;
 use jobset_harness::install::install;
 use jobset_harness::paths;
 use jobset_harness::progress::progress;
 use jobset_harness::training::{image, modules, root};
 use kills::Plan;
+pub(crate) use log::WORKERS;
 use tokio::process::Command;
 
 use crate::kubelet::binaries;
@@ -32,13 +33,13 @@ async fn loss_curve_of_killed_workers_equals_undisturbed_run() -> Result<()> {
     install(&cluster, binaries().await?).await?;
     cluster.load_image(&tokio::task::spawn_blocking(image).await??).await?;
 
-    let undisturbed = Group::start(&cluster, "undisturbed", "Sidecar").await?;
+    let undisturbed = Group::start(&cluster, "undisturbed", |workload| workload).await?;
     let (expected, _) = undisturbed.finished(0).await?;
     progress(&format!("undisturbed: {expected}"));
     let mut tables = Vec::new();
     for shape in ["Sidecar", "Supervisor"] {
         let plan = Plan::new(seed, expected.steps());
-        let group = Group::start(&cluster, &shape.to_lowercase(), shape).await?;
+        let group = Group::start(&cluster, &shape.to_lowercase(), |workload| workload.injected(shape)).await?;
         let kills = kills::carry_out(&group, &plan).await?;
         let (log, status) = group.finished(plan.kills.len()).await?;
         log.ensure_curve_of(&expected)?;

@@ -105,7 +105,7 @@ fn work(config: &Arc<Config>) -> io::Result<ExitCode> {
         });
     }
     peers::watch(config, &journal);
-    http::serve(&server, config, &journal, &Steps::begin(config));
+    http::serve(&server, config, &journal, &Steps::begin(config, &journal));
     Ok(ExitCode::FAILURE)
 }
 

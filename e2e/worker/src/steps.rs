@@ -9,6 +9,10 @@ use signal_hook::consts::SIGSTOP;
 use signal_hook::low_level::raise;
 
 use crate::config::Config;
+use crate::journal::Journal;
+
+/// Exit code of a worker that ends at a step.
+const FAILED: u8 = 1;
 
 /// How a worker hangs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,16 +45,20 @@ pub(crate) struct Steps {
 
 impl Steps {
     /// Begins to make steps, if the configuration says so.
-    pub(crate) fn begin(config: &Arc<Config>) -> Arc<Self> {
+    pub(crate) fn begin(config: &Arc<Config>, journal: &Arc<Journal>) -> Arc<Self> {
         let steps = Arc::new(Self::default());
         if let (Some(time), Some(file)) = (config.step, config.progress.clone()) {
-            let steps = Arc::clone(&steps);
+            let (steps, journal, last) = (Arc::clone(&steps), Arc::clone(journal), config.last_step);
             thread::spawn(move || {
                 for step in 1_u64.. {
                     if let Err(error) = fs::write(&file, format!("{step}\n")) {
                         eprintln!("jobset-test-worker: {}: {error}", file.display());
                     }
                     thread::sleep(time);
+                    if Some(step) == last {
+                        let _guard = journal.begin_exit(FAILED, "step");
+                        std::process::exit(FAILED.into());
+                    }
                     steps.hang();
                 }
             });

@@ -85,7 +85,7 @@ async fn have_come_without_back_off(group: &Group) -> Result<()> {
 }
 
 /// Waits until a condition is true, and its message has all of these words.
-async fn says(group: &Group, condition: &str, words: &[&str]) -> Result<()> {
+pub(super) async fn says(group: &Group, condition: &str, words: &[&str]) -> Result<()> {
     wait::until_met(LIMIT, format!("{condition} of {} with {words:?}", group.namespace), || async {
         let status = group.status().await?;
         let found = status.conditions.iter().find(|it| it.type_ == condition && it.status == "True");
