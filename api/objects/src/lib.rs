@@ -16,7 +16,7 @@ mod refusal;
 mod testing;
 mod worker_exit;
 
-pub use affinity::HOSTNAME;
+pub use affinity::{HOSTNAME, NODE_NAME, Pin};
 pub use condition::PartialCondition;
 pub use job::{PartialJob, PartialJobSpec, PartialJobStatus, PartialPodTemplate, PartialTemplateSpec};
 pub use kept::CompactMap;

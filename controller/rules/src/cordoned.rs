@@ -19,6 +19,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::cause::{Cause, Counting};
 use crate::epochs::{self, Epochs};
+use crate::nodes::pinned;
 use crate::reconciliation::{Reconciliation, first_few, name_few, node_name};
 use crate::types::{PodDeletion, Trigger};
 use crate::{members, success};
@@ -102,13 +103,9 @@ fn movable_pods<'a>(reconciliation: &mut Reconciliation<'a>) -> Vec<PodOnNode<'a
         if !pod.is_here() || pod.created > since {
             continue;
         }
-        let template = group.template.spec.template.spec.as_ref();
-        let is_bound = template.is_some_and(|spec| spec.node_name.as_ref().is_some_and(|name| !name.is_empty()));
-        if pod.pinned || is_bound {
+        if let Some(why) = pinned::why(&group.template.spec.template, Some(pod)) {
             let (name, node) = (&pod.name, node_name(pod.node.as_ref()));
-            let message = format!(
-                "Pod {name} stays on node {node}, which is cordoned: its specification names the nodes that it may run on"
-            );
+            let message = format!("Pod {name} stays on node {node}, which is cordoned: {why}");
             reconciliation.warn(event::STAYS_ON_CORDONED_NODE, message);
         } else {
             movable.push(it);

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use jobset_api::AvoidNodes;
-use jobset_objects::HOSTNAME;
+use jobset_objects::{NODE_NAME, Pin};
 use k8s_openapi::api::core::v1::{
     NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSchedulingGate, PreferredSchedulingTerm,
 };
@@ -15,10 +15,6 @@ use serde::{Deserialize, Serialize};
 
 use super::avoidance::{Avoidance, Domain};
 
-/// The field of a node with its name.
-const NODE_NAME: &str = "metadata.name";
-/// Kueue opens this gate with a selector for the node that its topology-aware scheduling has chosen.
-const KUEUE_TOPOLOGY: &str = "kueue.x-k8s.io/topology";
 /// The largest weight of a preference.
 const WEIGHT: i32 = 100;
 
@@ -47,18 +43,9 @@ struct PlacementAffinity {
 impl Placement {
     /// Whether somebody else has chosen the one node of the Pod, or will. To keep away from that node would leave it without any.
     pub fn is_pinned(&self) -> bool {
-        let is_bound = self.node_name.as_deref().is_some_and(|node| !node.is_empty());
-        let selects_host = self.node_selector.as_ref().is_some_and(|selector| selector.contains_key(HOSTNAME));
-        let gates = self.scheduling_gates.as_deref().unwrap_or_default();
-        is_bound || selects_host || self.requires_one_node() || gates.iter().any(|gate| gate.name == KUEUE_TOPOLOGY)
-    }
-
-    /// Whether all terms of the required node affinity name one and the same node. The scheduler may choose among terms.
-    fn requires_one_node(&self) -> bool {
         let affinity = self.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
-        let required = affinity.and_then(|it| it.required_during_scheduling_ignored_during_execution.as_ref());
-        let mut nodes = required.into_iter().flat_map(|it| &it.node_selector_terms).map(only_node);
-        nodes.next().flatten().is_some_and(|first| nodes.all(|node| node == Some(first)))
+        let gates = self.scheduling_gates.as_deref();
+        Pin::of(self.node_name.as_deref(), self.node_selector.as_ref(), affinity, gates).is_some()
     }
 
     /// The same with an affinity that keeps away from these nodes. What is there stays. Doing it twice changes nothing.
@@ -119,14 +106,6 @@ fn add(requirements: &mut Option<Vec<NodeSelectorRequirement>>, more: Option<&[N
 
 fn requirements(term: &NodeSelectorTerm) -> impl Iterator<Item = &NodeSelectorRequirement> {
     [&term.match_expressions, &term.match_fields].into_iter().flatten().flatten()
-}
-
-/// The one node that a term names, by its own name or by that of its host.
-fn only_node(term: &NodeSelectorTerm) -> Option<&str> {
-    requirements(term).find_map(|it| match it.values.as_deref() {
-        Some([node]) if it.operator == "In" && [HOSTNAME, NODE_NAME].contains(&&*it.key) => Some(node.as_str()),
-        _ => None,
-    })
 }
 
 #[cfg(test)]
@@ -230,14 +209,6 @@ mod tests {
     #[case::gate(json!({ "schedulingGates": [{ "name": "kueue.x-k8s.io/topology" }] }), true)]
     #[case::required_host(required(&json!([{ "matchExpressions": [
         { "key": "kubernetes.io/hostname", "operator": "In", "values": ["a"] }] }])), true)]
-    #[case::required_name(required(&json!([{ "matchFields": [
-        { "key": "metadata.name", "operator": "In", "values": ["a"] }] }])), true)]
-    #[case::two_hosts(required(&json!([{ "matchExpressions": [
-        { "key": "kubernetes.io/hostname", "operator": "In", "values": ["a", "b"] }] }])), false)]
-    #[case::terms_of_two_nodes(required(&json!([
-        { "matchFields": [{ "key": "metadata.name", "operator": "In", "values": ["a"] }] },
-        { "matchFields": [{ "key": "metadata.name", "operator": "In", "values": ["b"] }] }])), false)]
-    #[case::not_this_node(required(&json!([{ "matchFields": [is_not("a")] }])), false)]
     #[case::rack(json!({ "nodeSelector": { "rack": "r1" }, "schedulingGates": [{ "name": "example.com/gate" }] }), false)]
     #[case::nothing(json!({ "nodeName": "" }), false)]
     fn pod_with_one_possible_node_is_pinned(#[case] spec: Value, #[case] expected: bool) {

@@ -147,7 +147,7 @@ pub(super) fn edit_pod(broken: Option<RuleMutation>, pod: &mut PodView) {
             failure.disruption.get_or_insert_with(|| ("Taken".to_owned(), "for a disruption".to_owned()));
         }
         Some(RuleMutation::LonelyAgentsAreBelieved) => pod.workers = 0,
-        Some(RuleMutation::PinsNotObserved) => pod.selects_host = false,
+        Some(RuleMutation::PinsNotObserved) => pod.pinned = false,
         Some(RuleMutation::StallsOutliveTheirEpoch) => {
             if let Some((progress, epoch)) = pod.progress.as_mut().zip(pod.epoch.number()) {
                 progress.epoch = epoch;

@@ -5,7 +5,7 @@
 
 pub(crate) mod blame;
 pub(crate) mod moves;
-mod pinned;
+pub(crate) mod pinned;
 pub(crate) mod relax;
 pub(crate) mod take_back;
 pub(crate) mod verdict;
@@ -129,7 +129,7 @@ fn avoid(reconciliation: &mut Reconciliation<'_>, blame: &Blame, trigger: Trigge
         return;
     }
     let number = i32::try_from(failures).unwrap_or(i32::MAX);
-    if let Some(why) = pinned::why(reconciliation, blame) {
+    if let Some(why) = pinned::blamed(reconciliation, blame) {
         // Said once: the next strike is one more than the limit.
         if failures == limit {
             let message = format!("{} on node {node}, and Pod {} stays on it: {why}", blamed(failures), blame.pod);
@@ -170,7 +170,7 @@ fn avoid(reconciliation: &mut Reconciliation<'_>, blame: &Blame, trigger: Trigge
 fn leave_again(reconciliation: &mut Reconciliation<'_>, blame: &Blame, place: usize) {
     let mut avoided = reconciliation.status.avoided_nodes.remove(place);
     let blamed = reconciliation.observed.pods().named(&blame.pod);
-    let leaves = |pod| moves::was_there_before(pod, &avoided) && pinned::why(reconciliation, blame).is_none();
+    let leaves = |pod| moves::was_there_before(pod, &avoided) && pinned::blamed(reconciliation, blame).is_none();
     if blamed.is_some_and(|(_, pod)| leaves(pod)) {
         let moved = moves::begin(reconciliation, blame, &mut avoided);
         let message = format!("node {} is avoided, and has failed Pod {} again{moved}", avoided.node, blame.pod);

@@ -34,8 +34,11 @@ pub(super) fn begin(reconciliation: &mut Reconciliation<'_>, blame: &Blame, avoi
         let is_at_fault = |current: &Current<'_>| {
             pod.index.is_some_and(|index| verdict::index_is_at_fault(strikes, current.name, index, now))
         };
-        let may_leave = pod.is_here() && was_there_before(pod, avoided) && pinned::of_pod(pod).is_none();
-        may_leave && current.is_some_and(|current| !is_at_fault(current))
+        let is_pinned = |current: &Current<'_>| {
+            pinned::why(&reconciliation.groups()[current.group].template.spec.template, Some(pod)).is_some()
+        };
+        let may_leave = pod.is_here() && was_there_before(pod, avoided);
+        may_leave && current.is_some_and(|current| !is_at_fault(current) && !is_pinned(current))
     };
     let mut names: Vec<String> = pods.into_iter().filter(leaves).map(|(_, pod)| pod.name.clone()).collect();
     // The one that has failed leaves in any case.

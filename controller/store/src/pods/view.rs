@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jobset_api::epoch::{EpochVerdict, GroupEpochs};
 use jobset_api::labels;
-use jobset_objects::{HOSTNAME, JOB_TRACKING, PartialPod};
+use jobset_objects::{JOB_TRACKING, PartialPod};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
@@ -56,7 +56,7 @@ pub struct PodView {
     /// A finalizer of somebody else that keeps it, if it is being deleted.
     pub held_by: Option<Box<str>>,
     pub node: Option<Arc<str>>,
-    /// Whether it names the nodes that it may run on.
+    /// Whether it may run on the one node alone that it names.
     pub pinned: bool,
     /// Why it has no node, as the scheduler says.
     pub unscheduled: Option<Box<str>>,
@@ -91,8 +91,6 @@ pub struct PodView {
     pub sandbox_lost_at: Option<Timestamp>,
     /// Since when it finds no node, if it keeps away from some by a hard rule.
     pub unschedulable_since: Option<Timestamp>,
-    /// Whether it selects its node by name.
-    pub selects_host: bool,
     /// What its first container that does not run waits for, if one does.
     pub waiting: Option<Box<WaitingContainer>>,
     /// Why it, or one of its containers, fails, if that does.
@@ -200,7 +198,6 @@ impl PodView {
             ended_life,
             sandbox_lost_at: lost_at.filter(|_| !gets_another_sandbox(pod)),
             unschedulable_since: unscheduled::since(pod),
-            selects_host: pod.spec.node_selector.get(HOSTNAME).is_some(),
             waiting: waiting(pod).map(Box::new),
             failure: failing.then(|| Box::new(PodFailure::of(pod))),
         }
