@@ -94,10 +94,14 @@ fn report_refusals(reconciliation: &mut Reconciliation<'_>, most: &Blocked, othe
         2 => ", as the one before it".to_owned(),
         count => format!(", as the {} before it", count - 1),
     };
+    // Kueue ends Pods that wait for a node that is lost.
+    let how = most
+        .node
+        .as_ref()
+        .map_or("failed before it had a node".to_owned(), |node| format!("was refused by node {node}"));
     let message = format!(
-        "Pod {} was refused by node {}{refused}{}{}; it is replaced, and does not count",
+        "Pod {} {how}{refused}{}{}; it is replaced, and does not count",
         most.pod,
-        node_name(most.node.as_ref()),
         why.unwrap_or_default(),
         others(other_slots),
     );
