@@ -44,6 +44,8 @@ const RELAYS: &str = r#"jobset_stream_relays{instance="a"}"#;
 const STRANGERS: &str = r#"jobset_relay_failed_authentications_total{instance="r"}"#;
 const BACKOFFS: &str = r#"jobset_restart_backoffs_total{namespace="ml"}"#;
 const STALLS: &str = r#"jobset_progress_stalls_total{namespace="ml",verdict="unknown"}"#;
+const STALLED: &str = r#"jobset_stalled_jobsets{namespace="ml",instance="a"}"#;
+const STALLED_AT_B: &str = r#"jobset_stalled_jobsets{namespace="ml",instance="b"}"#;
 const PANICS: &str = r#"jobset_internal_errors_total{instance="a"}"#;
 const OLDEST_URGENT: &str = r#"jobset_workqueue_oldest_urgent_seconds{instance="a"}"#;
 const REVIEWS_1: &str = r#"jobset_webhook_request_duration_seconds_bucket{webhook="vjobset.kb.io",le="1"}"#;
@@ -86,7 +88,12 @@ const OTHER: &str =
 #[case::half_a_minute(&[(RECOVERED, "0+0x100 9+0x140"), (WITHIN_A_MINUTE, "0+0x100 9+0x140")], &[])]
 #[case::two_of_many_slow(&[(RECOVERED, "0+0x100 90+0x140"), (WITHIN_A_MINUTE, "0+0x100 88+0x140")], &[])]
 #[case::spent(&[(r#"jobset_restart_budget_exhausted_total{namespace="ml"}"#, "0+0x100 1+0x140")], &["JobSetBudgetExhausted"])]
-#[case::stalls(&[(STALLS, "0+0x100 1+0x140")], &["JobSetStalls"])]
+#[case::stall_that_restarts_its_group(&[(STALLS, "0+0x100 1+0x140"), (STALLED, "0+0x240")], &["JobSetStalls"])]
+#[case::stall_that_lasts(&[(STALLS, "0+0x40 1+0x200"), (STALLED, "0+0x40 1+0x200")], &["JobSetStalls"])]
+#[case::stall_through_a_change_of_leaders(
+    &[(STALLS, "0+0x40 1+0x60 _x140"), (STALLED, "0+0x40 1+0x60 _x140"), (STALLED_AT_B, "_x102 1+0x138")], &["JobSetStalls"]
+)]
+#[case::stall_that_is_over(&[(STALLS, "0+0x40 1+0x200"), (STALLED, "0+0x40 1+0x40 0+0x160")], &[])]
 #[case::stuck(&[(WAITING, "_x100 1+0x140")], &["JobSetBarrierStuck"])]
 #[case::a_start(&[(WAITING, "_x110 4+0x9 0+0x120")], &[])]
 #[case::begins_to_start(&[(WAITING, "_x118 4+0x120")], &[])]

@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-use jobset_api::{JobSet, JobSetStatus, LedgerBucket, LedgerTimes};
+use jobset_api::{JobSet, JobSetStatus, LedgerBucket, LedgerTimes, conditions};
 use jobset_rules::Fact;
 use jobset_store::Key;
 use k8s_openapi::jiff::Timestamp;
 use prometheus::Registry;
 
 use super::clock::Clock;
-use super::restarts::Restarts;
+use super::restarts::{Present, Restarts};
 
 /// The metrics, and what they need to know of each JobSet.
 pub(in crate::shell) struct Ledger {
@@ -22,7 +22,7 @@ struct Entry {
     /// A later JobSet of the same name has another one, and a new clock.
     uid: Option<String>,
     clock: Clock,
-    is_active: bool,
+    present: Present,
     /// The sums of its ledger that are counted.
     times: LedgerTimes,
 }
@@ -34,12 +34,11 @@ impl Ledger {
 
     /// A reconciliation of the JobSet begins.
     pub(in crate::shell) fn see(&mut self, key: &Key, jobset: &JobSet) {
-        let is_finished = jobset.status.as_ref().is_some_and(JobSetStatus::is_finished);
-        let is_active = !is_finished && !jobset.spec.is_suspended();
+        let present = present(jobset);
         if let Some(entry) = self.jobsets.get_mut(key).filter(|it| it.uid == jobset.metadata.uid) {
             entry.clock.see(jobset);
-            let was_active = std::mem::replace(&mut entry.is_active, is_active);
-            self.metrics.count_active(key, was_active, is_active);
+            let before = std::mem::replace(&mut entry.present, present);
+            self.metrics.count_present(key, before, present);
             let times = times(jobset);
             let before = std::mem::replace(&mut entry.times, times.clone());
             for bucket in LedgerBucket::TIMED {
@@ -50,11 +49,10 @@ impl Ledger {
             return;
         }
         self.forget(key);
-        let entry =
-            Entry { uid: jobset.metadata.uid.clone(), clock: Clock::of(jobset), is_active, times: times(jobset) };
+        let entry = Entry { uid: jobset.metadata.uid.clone(), clock: Clock::of(jobset), present, times: times(jobset) };
         self.jobsets.insert(key.clone(), entry);
         self.metrics.begin(key, jobset);
-        self.metrics.count_active(key, false, is_active);
+        self.metrics.count_present(key, Present::default(), present);
     }
 
     /// The status was written, and with it these facts are true.
@@ -76,7 +74,7 @@ impl Ledger {
     /// The JobSet is gone.
     pub(in crate::shell) fn forget(&mut self, key: &Key) {
         if let Some(entry) = self.jobsets.remove(key) {
-            self.metrics.count_active(key, entry.is_active, false);
+            self.metrics.count_present(key, entry.present, Present::default());
         }
         self.metrics.forget(key);
     }
@@ -88,6 +86,13 @@ impl Ledger {
         self.jobsets.retain(|key, _| key.namespace != name);
         self.metrics.forget_namespace(name);
     }
+}
+
+fn present(jobset: &JobSet) -> Present {
+    let is_finished = jobset.status.as_ref().is_some_and(JobSetStatus::is_finished);
+    let is_active = !is_finished && !jobset.spec.is_suspended();
+    let is_true = |type_| jobset.status.as_ref().is_some_and(|it| conditions::is_true(&it.conditions, type_));
+    Present { is_active, stalls: is_active && is_true(conditions::PROGRESS_STALLED) }
 }
 
 /// The sums of the ledger of a JobSet. What a leader finds there was counted by another one.

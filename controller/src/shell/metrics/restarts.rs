@@ -37,6 +37,15 @@ pub(super) struct Restarts {
     spent: CounterVec,
 }
 
+/// What a JobSet is, as far as gauges count it.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Present {
+    /// It is neither suspended nor finished.
+    pub(super) is_active: bool,
+    /// It is active, and no worker makes progress.
+    pub(super) stalls: bool,
+}
+
 fn active_jobsets(registry: &Registry) -> prometheus::Result<IntGaugeVec> {
     let options = Opts::new(
         "jobset_active_jobsets",
@@ -182,9 +191,11 @@ impl Restarts {
         }
     }
 
-    /// Whether the JobSet was active so far, and is now.
-    pub(super) fn count_active(&self, key: &Key, was_active: bool, is_active: bool) {
-        self.active.with_label_values(&[&key.namespace]).add(i64::from(is_active) - i64::from(was_active));
+    /// What the JobSet was so far, and is now.
+    pub(super) fn count_present(&self, key: &Key, before: Present, now: Present) {
+        let more = i64::from(now.is_active) - i64::from(before.is_active);
+        self.active.with_label_values(&[&key.namespace]).add(more);
+        self.stalls.count_stalled(&key.namespace, before.stalls, now.stalls);
     }
 
     pub(super) fn released(&self, key: &Key, pods: u32) {

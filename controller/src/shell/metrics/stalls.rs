@@ -1,7 +1,7 @@
 //! The metrics of groups and workers that make no progress.
 
 use jobset_metrics::remove_series;
-use prometheus::{IntCounterVec, Opts, Registry};
+use prometheus::{IntCounterVec, IntGaugeVec, Opts, Registry};
 
 use super::registered;
 
@@ -12,6 +12,7 @@ const UNKNOWN: &str = "unknown";
 pub(super) struct StallCounters {
     stalls: IntCounterVec,
     stragglers: IntCounterVec,
+    stalled_jobsets: IntGaugeVec,
 }
 
 impl StallCounters {
@@ -28,6 +29,16 @@ impl StallCounters {
                 "jobset_stragglers_total",
                 "Workers that made no progress while others did.",
                 &["namespace"],
+            )?,
+            stalled_jobsets: registered(
+                registry,
+                IntGaugeVec::new(
+                    Opts::new(
+                        "jobset_stalled_jobsets",
+                        "JobSets of the namespace whose condition ProgressStalled is True: no worker makes progress. Only the leader counts them.",
+                    ),
+                    &["namespace"],
+                ),
             )?,
         })
     }
@@ -48,9 +59,15 @@ impl StallCounters {
         self.stragglers.with_label_values(&[namespace]).inc();
     }
 
+    /// Whether a JobSet of the namespace stalled so far, and does now.
+    pub(super) fn count_stalled(&self, namespace: &str, did_stall: bool, stalls: bool) {
+        self.stalled_jobsets.with_label_values(&[namespace]).add(i64::from(stalls) - i64::from(did_stall));
+    }
+
     pub(super) fn forget_namespace(&self, name: &str) {
         for counter in [&self.stalls, &self.stragglers] {
             remove_series(counter, "namespace", name);
         }
+        remove_series(&self.stalled_jobsets, "namespace", name);
     }
 }

@@ -272,11 +272,7 @@ fn active_jobsets_are_counted_by_namespace() {
     let registry = Registry::new();
     let mut ledger = Ledger::register(&registry).unwrap();
     let key = |name: &str| Key { namespace: "ml".to_owned(), name: name.to_owned() };
-    let is = |number: Option<u32>| {
-        let (text, series) = (scraped(&registry), r#"jobset_active_jobsets{namespace="ml"}"#);
-        let found = text.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok());
-        assert_eq!(found, number, "{text}");
-    };
+    let is = |number| assert_eq!(gauge(&registry, r#"jobset_active_jobsets{namespace="ml"}"#), number);
     let finished = with_condition(jobset(), conditions::COMPLETED, true, "", 1);
     ledger.see(&key("old"), &finished);
     is(Some(0));
@@ -307,6 +303,38 @@ fn active_jobsets_are_counted_by_namespace() {
     ledger.forget_namespace("ml");
     ledger.forget(&key("a"));
     is(None);
+}
+
+/// `None` if there is no such series.
+fn gauge(registry: &Registry, series: &str) -> Option<i64> {
+    scraped(registry).lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok())
+}
+
+#[test]
+fn stalled_jobsets_are_counted_while_they_stall() {
+    let registry = Registry::new();
+    let (mut ledger, key) = (Ledger::register(&registry).unwrap(), train());
+    let number = || gauge(&registry, r#"jobset_stalled_jobsets{namespace="ml"}"#);
+    let stalls = |is_so, reason| with_condition(jobset(), conditions::PROGRESS_STALLED, is_so, reason, 1);
+    let stalled = stalls(true, conditions::PROGRESS_STALLED);
+    ledger.see(&key, &jobset());
+    assert_eq!(number(), Some(0));
+    for _ in 0..2 {
+        ledger.see(&key, &stalled);
+        assert_eq!(number(), Some(1));
+    }
+    ledger.see(&key, &stalls(false, conditions::STRAGGLER));
+    assert_eq!(number(), Some(0), "others make progress");
+    ledger.see(&key, &stalled);
+    ledger.see(&key, &with_condition(stalled.clone(), conditions::FAILED, true, "", 2));
+    assert_eq!(number(), Some(0), "it has ended");
+    ledger.see(&key, &stalled);
+    ledger.forget(&key);
+    assert_eq!(number(), Some(0), "it is gone");
+    ledger.see(&key, &stalled);
+    assert_eq!(number(), Some(1), "a new leader finds it");
+    ledger.forget_namespace("ml");
+    assert_eq!(number(), None);
 }
 
 #[test]
