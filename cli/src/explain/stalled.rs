@@ -1,50 +1,75 @@
 //! Workers that run and make no progress.
 
-use jobset_api::{ProgressReport, conditions};
+use jobset_api::{ProgressReport, Stall, conditions};
+use jobset_objects::PartialPod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 
 use super::{Facts, Finding};
 
 /// Pods whose evidence is shown.
 const SHOWN: usize = 5;
+/// Processes of a Pod that are shown.
+const PROCESSES: usize = 2;
+/// Lines of the output of a stall command that are shown: the last ones.
+const LINES: usize = 10;
 
-/// The controller says that the group stalls. The annotations of the Pods show what was seen.
+/// The controller says that the group stalls, or that a worker does while others go on. The annotations of the Pods show what was
+/// seen.
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
-    let Some(condition) = facts.condition(conditions::PROGRESS_STALLED) else { return Vec::new() };
+    if let Some(condition) = facts.condition(conditions::PROGRESS_STALLED) {
+        let advice = format!(
+            "Look at the worker that is named, or at all of them if none is: {}. To restart the group in place: `{}`. With the annotation \
+             jobset.sigs.k8s.io/on-stall: Restart, the next stall restarts it.",
+            stack(facts),
+            facts.kubectl(&format!("jobset restart {}", facts.jobset.name_any()))
+        );
+        let what = "All workers run, and none makes progress.";
+        return vec![Finding::new("ProgressStalled", what, advice).with(details(facts, &condition.message))];
+    }
+    let conditions = facts.jobset.status.iter().flat_map(|status| &status.conditions);
+    let straggles = |it: &&Condition| it.type_ == conditions::PROGRESS_STALLED && it.reason == conditions::STRAGGLER;
+    let Some(condition) = conditions.into_iter().find(straggles) else { return Vec::new() };
+    let advice =
+        format!("Nothing restarts while a worker makes progress. Look at this one, and at its node: {}.", stack(facts));
+    let what = "A worker makes no progress, and another one does.";
+    vec![Finding::new(conditions::STRAGGLER, what, advice).with(details(facts, &condition.message))]
+}
+
+/// How to see what a worker does.
+fn stack(facts: &Facts) -> String {
+    let command = facts.kubectl("exec POD");
+    format!("`{command} -- py-spy dump --pid PID`, where the PID is the number in parentheses, or 1 beside a sidecar")
+}
+
+/// What the condition says, and what the agents have seen.
+fn details(facts: &Facts, message: &str) -> Vec<String> {
     let synced = facts.jobset.status.as_ref().map_or(0, |status| status.synced_epoch);
-    let mut details = vec![condition.message.clone()];
-    let mut seen: Vec<String> = facts
-        .pods
-        .iter()
-        .filter_map(|pod| Some((pod, evidence(pod, synced)?)))
-        .map(|(pod, evidence)| format!("{}: {evidence}", pod.name_any()))
-        .collect();
-    seen.sort();
-    let more = seen.len().saturating_sub(SHOWN);
-    details.extend(seen.into_iter().take(SHOWN));
+    let stalled = |pod: &PartialPod| {
+        let report = ProgressReport::of(pod.annotations()).filter(|report| report.epoch == synced)?;
+        Some((pod.name_any(), report.step, report.stall?, pod.spec.node_name.clone()))
+    };
+    let mut stalled: Vec<_> = facts.pods.iter().filter_map(|pod| stalled(pod)).collect();
+    stalled.sort_by(|(a, ..), (b, ..)| a.cmp(b));
+    let more = stalled.len().saturating_sub(SHOWN);
+    let mut details = vec![message.to_owned()];
+    for (pod, step, stall, node) in stalled.into_iter().take(SHOWN) {
+        details.push(format!("{pod}: {}", evidence(node.as_deref(), step, &stall)));
+        details.extend(output(&stall));
+    }
     if more > 0 {
         details.push(format!("and {more} more Pods"));
     }
-    let name = facts.jobset.name_any();
-    let advice = format!(
-        "Look at the worker that is named, or at all of them if none is: `{} -- py-spy dump --pid 1`. To restart the group in place: `{}`. With the annotation \
-         jobset.sigs.k8s.io/on-stall: Restart, the next stall restarts it.",
-        facts.kubectl("exec POD"),
-        facts.kubectl(&format!("jobset restart {name}"))
-    );
-    vec![Finding::new("ProgressStalled", "All workers run, and none makes progress.", advice).with(details)]
+    details
 }
 
-/// What the agent of the Pod has seen of a worker of this epoch that makes no progress.
-fn evidence(pod: &jobset_objects::PartialPod, synced: i32) -> Option<String> {
-    let report = ProgressReport::of(pod.annotations()).filter(|report| report.epoch == synced)?;
-    let stall = report.stall?;
-    let node = pod.spec.node_name.as_deref().unwrap_or("unknown");
-    let mut words = vec![format!("node {node}")];
-    words.extend(report.step.map(|step| format!("step {step}")));
-    words.extend(stall.phase.map(|phase| format!("phase {phase}")));
-    words.extend(stall.within.map(|within| format!("in {within}")));
-    for process in stall.evidence.processes.iter().take(2) {
+/// What the agent has seen of a worker of this epoch that makes no progress.
+fn evidence(node: Option<&str>, step: Option<i64>, stall: &Stall) -> String {
+    let mut words = vec![format!("node {}", node.unwrap_or("unknown"))];
+    words.extend(step.map(|step| format!("step {step}")));
+    words.extend(stall.phase.as_ref().map(|phase| format!("phase {phase}")));
+    words.extend(stall.within.as_ref().map(|within| format!("in {within}")));
+    for process in stall.evidence.processes.iter().take(PROCESSES) {
         let channel = Some(&process.wait_channel).filter(|it| !it.is_empty()).map(|it| format!(" in {it}"));
         words.push(format!(
             "{} ({}) in state {}{}, {} ms of CPU in {} ms",
@@ -56,5 +81,16 @@ fn evidence(pod: &jobset_objects::PartialPod, synced: i32) -> Option<String> {
             process.looked_milliseconds
         ));
     }
-    Some(words.join(", ").replace(|letter: char| letter.is_control(), " "))
+    printable(&words.join(", "))
+}
+
+/// The last lines that the user's command wrote (`STALL_COMMAND`).
+fn output(stall: &Stall) -> Vec<String> {
+    let lines: Vec<&str> = stall.evidence.output.lines().filter(|line| !line.trim().is_empty()).collect();
+    let last = &lines[lines.len().saturating_sub(LINES)..];
+    last.iter().map(|line| format!("| {}", printable(line.trim_end()))).collect()
+}
+
+fn printable(text: &str) -> String {
+    text.replace(|letter: char| letter.is_control(), " ")
 }
