@@ -96,14 +96,21 @@ fn restarting_status(epoch: i32) -> Value {
            "replicatedJobsStatus": [{"name": "workers", "ready": 0}]})
 }
 
-/// The status in which all workers run in an epoch.
+/// The status in which all workers run in an epoch, and none makes progress.
 fn running_status(epoch: i32) -> Value {
-    json!({"syncedEpoch": epoch, "conditions": [restarting("False", "all Jobs are ready")],
-           "replicatedJobsStatus": [{"name": "workers", "ready": JOBS}]})
+    let stalled = condition("ProgressStalled", "True", "ProgressStalled", "no worker has made progress");
+    json!({"syncedEpoch": epoch, "conditions": [restarting("False", "all Jobs are ready"), stalled],
+           "replicatedJobsStatus": [{"name": "workers", "ready": JOBS}],
+           "ledger": {"bucket": "Finished", "since": "2026-01-01T00:00:00.000000Z",
+                      "milliseconds": {"running": 9_000_000, "stalled": 1_000_000}}})
 }
 
 fn restarting(status: &str, message: &str) -> Value {
-    json!({"type": "RestartingJobSet", "status": status, "reason": "InPlaceRestart", "message": message,
+    condition("RestartingJobSet", status, "InPlaceRestart", message)
+}
+
+fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Value {
+    json!({"type": kind, "status": status, "reason": reason, "message": message,
            "lastTransitionTime": Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_default().to_string()})
 }
 
@@ -131,6 +138,14 @@ async fn report(space: &Space, indexes: std::ops::Range<usize>) -> Result<f64> {
 fn figures(painting: &Value, changed: f64) -> Value {
     let at = painting["at"].as_f64().unwrap_or(f64::NAN);
     json!({"fromEventMs": painting["milliseconds"], "fromChangeMs": at - changed, "cells": painting["changes"]})
+}
+
+#[test]
+#[ignore = "needs Node.js"]
+fn goodput_of_page_has_texts_of_command() -> Result<()> {
+    let script = paths::workspace().join("cli/tests/browser/goodput.mjs");
+    run(Command::new("node").arg(script)).context("it needs Node.js")?;
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]

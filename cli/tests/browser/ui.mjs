@@ -147,7 +147,12 @@ try {
   await step("half");
   await counted(page, "Epochs reported", `4 by ${pods}`);
   await step("waiting", { paintings: await paintings(page) });
-  await step("lifted", { painting: await paintingOfAll("runs") });
+  const lifted = await paintingOfAll("runs");
+  const facts = await page.locator("#facts").textContent();
+  for (const fact of ["Goodput90.0% of 2h46m", "Timerunning 2h30m, stalled 16m40s", "Stallno worker has made progress"]) {
+    contains(facts, fact, "the facts");
+  }
+  await step("lifted", { painting: lifted });
   await step("restarted", { painting: await paintingOfAll("restarts, old epoch") });
   await list();
   await alone();

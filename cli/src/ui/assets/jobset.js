@@ -1,6 +1,7 @@
 // The page of one JobSet.
 
 import { age, announce, byId, element, setFacts, setState, setText, text, withCode } from "./dom.js";
+import { buckets, goodput, stall } from "./goodput.js";
 import { Pods, fill } from "./pods.js";
 import { showRestarts } from "./restarts.js";
 
@@ -61,6 +62,9 @@ export class JobSetPage {
       ["Back-off", left(head.barrierUntil)],
       ["Deadline", left(head.deadline)],
       ["Avoids", avoided(head.avoidedNodes)],
+      ["Goodput", goodput(head.ledger)],
+      ["Time", buckets(head.ledger)],
+      ["Stall", stall(head.conditions)],
       ["Age", age(head.created)],
     ]);
   }

@@ -32,13 +32,14 @@ const SVG: &str = "image/svg+xml";
 const JSON: &str = "application/json";
 
 /// The files of the pages.
-const ASSETS: [(&str, &str, &str); 12] = [
+const ASSETS: [(&str, &str, &str); 13] = [
     ("icon.svg", SVG, include_str!("../assets/icon.svg")),
     ("page.css", CSS, include_str!("../assets/page.css")),
     ("grid.css", CSS, include_str!("../assets/grid.css")),
     ("app.js", JAVASCRIPT, include_str!("../assets/app.js")),
     ("dom.js", JAVASCRIPT, include_str!("../assets/dom.js")),
     ("events.js", JAVASCRIPT, include_str!("../assets/events.js")),
+    ("goodput.js", JAVASCRIPT, include_str!("../assets/goodput.js")),
     ("grid.js", JAVASCRIPT, include_str!("../assets/grid.js")),
     ("jobset.js", JAVASCRIPT, include_str!("../assets/jobset.js")),
     ("list.js", JAVASCRIPT, include_str!("../assets/list.js")),
