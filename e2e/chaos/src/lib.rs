@@ -3,8 +3,10 @@
 //!
 //! Two groups of workers run side by side, one with each kind of agent. [`plan`] says from a seed what happens when,
 //! [`inject`] does it, [`expectation`] says what must have become of the groups, [`facts`] looks at them, and [`check`]
-//! compares: what the JobSet counts, what the workers wrote down, and which processes are alive.
+//! compares: what the JobSet counts, what the workers wrote down, and which processes are alive. At the end, [`accounted`] adds up
+//! where the time of each JobSet went.
 
+mod accounted;
 mod check;
 mod disturb;
 mod expectation;
@@ -21,7 +23,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use futures::future::try_join_all;
+use k8s_openapi::jiff::Timestamp;
 
+use accounted::AccountedTime;
 use check::check;
 use expectation::{Expectation, Losses};
 use facts::Facts;
@@ -96,6 +100,10 @@ pub async fn run(cluster: &Cluster, options: &Options) -> Result<Report> {
             report.outcomes.push(outcome);
         }
     }
+    // A cluster in which something is wrong may not answer.
+    if report.violations().is_empty() {
+        report.ledgers = try_join_all(groups.iter().map(ObservedGroup::accounted)).await?;
+    }
     Ok(report)
 }
 
@@ -155,6 +163,11 @@ impl ObservedGroup {
         let causes = [losses.reported.clone(), cause.map(str::to_owned)];
         outcome.hit = Some(Recovery { pod, seconds, causes: causes.into_iter().flatten().collect() });
         Ok(outcome)
+    }
+
+    /// Where the time of the JobSet went, by its ledger.
+    async fn accounted(&self) -> Result<AccountedTime> {
+        AccountedTime::of(&self.group.jobsets.get(&self.group.name).await?, Timestamp::now())
     }
 
     /// Looks whether the group is as it was.

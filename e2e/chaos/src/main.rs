@@ -12,8 +12,8 @@ use jobset_harness::interrupt::unless_interrupted;
 /// Kills workers, agents, Pods and what is below them, at random, on a cluster of two nodes.
 ///
 /// After each fault all workers must run in one epoch, each started once in it, with the budget exact: as many restarts
-/// counted as epochs in which something failed. Ends with 1 at the first group that does not come back so; the cluster's
-/// logs are kept then.
+/// counted as epochs in which something failed. At the end, the ledger of each JobSet must add up to its age, within 1 %. Ends
+/// with 1 at the first group that does not come back so; the cluster's logs are kept then.
 #[derive(Parser)]
 #[command(name = "chaos")]
 struct Args {
@@ -105,13 +105,15 @@ async fn run(options: &jobset_chaos::Options) -> Result<()> {
     let report = jobset_chaos::run(&cluster, options).await?;
     println!("\nFrom the last blow to the last worker's start, {} steps, seed {}:\n", report.steps, options.seed);
     println!("{}", report.table());
+    report.ledgers.iter().for_each(|ledger| println!("{ledger}"));
     let violations = report.violations();
     if !violations.is_empty() {
         // Without a word to the cluster, which keeps its logs then.
         bail!("not as it must be: {}", violations.join("; "));
     }
     println!(
-        "All workers were in one epoch after each of them, each had started once in it, and the budget was exact."
+        "All workers were in one epoch after each of them, each had started once in it, and the budget was exact. \
+         The ledgers add up to the ages of the JobSets, within 1 %."
     );
     cluster.stop().await
 }

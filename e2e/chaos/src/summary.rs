@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 
+use super::accounted::AccountedTime;
 use super::fault::{Fault, Mode};
 use jobset_harness::median::median;
 
@@ -12,6 +13,8 @@ pub struct Report {
     /// Steps that were begun.
     pub steps: usize,
     pub(super) outcomes: Vec<Outcome>,
+    /// Where the time of each JobSet went.
+    pub ledgers: Vec<AccountedTime>,
 }
 
 /// The outcome of one step for one group.
@@ -39,13 +42,14 @@ pub(super) struct Recovery {
 }
 
 impl Report {
-    /// What was not as it must be, each with the fault and the group.
+    /// What was not as it must be, each with the fault and the group, and ledgers that do not add up.
     pub fn violations(&self) -> Vec<String> {
         let of = |outcome: &Outcome| {
             let (fault, mode) = (name(outcome.fault), outcome.mode);
             outcome.violations.iter().map(|violation| format!("{fault}, {mode}: {violation}")).collect::<Vec<_>>()
         };
-        self.outcomes.iter().flat_map(of).collect()
+        let ledgers = self.ledgers.iter().filter_map(AccountedTime::violation);
+        self.outcomes.iter().flat_map(of).chain(ledgers).collect()
     }
 
     /// How often each fault came, and how long the groups took to come back.
@@ -113,7 +117,7 @@ mod tests {
             outcome(Fault::WorkerKilled, Mode::Supervisor, Some(0.5), &[]),
             outcome(Fault::WorkerKilled, Mode::Supervisor, Some(0.9), &[]),
         ];
-        let table = Report { steps: 3, outcomes }.table();
+        let table = Report { steps: 3, outcomes, ..Report::default() }.table();
         let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(lines[1], ["worker-killed", "supervisor", "2", "0.70", "s", "0.90", "s"]);
         assert_eq!(lines[2], ["leader-killed", "sidecar", "1", "17.00", "s", "17.00", "s"]);
@@ -126,7 +130,7 @@ mod tests {
             outcome(Fault::PodDeleted, Mode::Sidecar, Some(1.0), &[]),
             outcome(Fault::PodDeleted, Mode::Supervisor, Some(1.0), &["a", "b"]),
         ];
-        let report = Report { steps: 1, outcomes };
+        let report = Report { steps: 1, outcomes, ..Report::default() };
         assert_eq!(report.violations(), ["pod-deleted, supervisor: a", "pod-deleted, supervisor: b"]);
     }
 
@@ -145,7 +149,10 @@ mod tests {
     fn violation_between_faults_is_named_so() {
         let mut unasked = outcome(Fault::PodDeleted, Mode::Sidecar, None, &["a"]);
         unasked.fault = None;
-        assert_eq!(Report { steps: 0, outcomes: vec![unasked] }.violations(), ["between faults, sidecar: a"]);
+        assert_eq!(
+            Report { outcomes: vec![unasked], ..Report::default() }.violations(),
+            ["between faults, sidecar: a"]
+        );
     }
 
     #[test]
