@@ -3,11 +3,12 @@
 //! A cluster of its own, of two nodes with kubelet defaults, has the product installed. Four workers, two on each node,
 //! run as one JobSet after the other ([`mode`]); one of them fails, again and again ([`failures`]). The journals of the
 //! workers tell the duration, from the exit of the one to the last start. The costs come from the API server's audit log
-//! ([`requests`]) and from the kernel.
+//! ([`requests`]) and from the kernel; those of workers that tell of their steps are in [`progress`](mod@progress).
 
 pub(crate) mod failures;
 mod first_patch;
 pub(crate) mod mode;
+mod progress;
 mod report;
 mod requests;
 mod trace;
@@ -34,7 +35,7 @@ const NODES: usize = 2;
 /// Measures the agent on real kubelets: memory, time to its first report, requests, and restarts of four workers on two nodes.
 ///
 /// Workers fail with the agent as a sidecar, as a supervisor, both also with workers that ignore SIGTERM, and without
-/// agent. Prints a table of figures beside their targets, and writes agent.json into the results folder.
+/// agent. Others write their step a hundred times a second. Prints a table of figures beside their targets, and writes agent.json into the results folder.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "bench-agent")]
 pub struct AgentOptions {
@@ -94,6 +95,8 @@ pub async fn run(options: &AgentOptions) -> Result<()> {
         progress("== first report ==");
         let first_patches = first_patch::measure(&cluster, &binaries.agent, options.restarts).await?;
         figures.first_patch_ms = Some(rounded(median(first_patches), 1e1));
+        progress("== a hundred steps a second ==");
+        figures.progress = Some(progress::measure(&cluster).await?);
         (&CASES[..], "agent.json")
     };
     for &case in cases {

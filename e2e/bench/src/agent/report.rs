@@ -13,6 +13,9 @@ const THREADS: f64 = 3.0;
 /// Most resident memory of an agent, and the largest binary, in MB.
 const RSS_MB: f64 = 6.0;
 const BINARY_MB: f64 = 6.6;
+/// Most CPU time of an agent whose worker writes its step a hundred times a second, in percent of a core, and its memory in MB.
+const PROGRESS_CPU_PERCENT: f64 = 1.0;
+const PROGRESS_RSS_MB: f64 = 6.3;
 /// Longest time from an agent's start to its first report, in milliseconds.
 const FIRST_PATCH_MS: f64 = 60.0;
 
@@ -31,9 +34,21 @@ pub(super) struct AgentFigures {
     /// Median time from an agent's start to the answer to its first report, without the agent stream.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) first_patch_ms: Option<f64>,
+    /// What agents took whose workers wrote their step a hundred times a second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) progress: Option<ProgressFigures>,
     /// Restarts by kind: `sidecar`, `sidecar_ignoring_sigterm`, `supervisor`, `supervisor_ignoring_sigterm`, `recreate`.
     #[serde(flatten)]
     pub(super) restarts: BTreeMap<String, RestartSeries>,
+}
+
+/// What the agents took whose workers wrote their step a hundred times a second.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(super) struct ProgressFigures {
+    /// CPU time of the busiest agent, in percent of a core.
+    pub(super) cpu_percent: f64,
+    /// Resident memory of the largest one.
+    pub(super) rss_kib: u64,
 }
 
 /// Restarts of one kind.
@@ -62,6 +77,11 @@ pub(super) fn summary(report: &Report<AgentFigures>, cases: &[ModeCase]) -> Stri
     table.figure("threads", number(figures.threads), Some(THREADS), "");
     if let Some(milliseconds) = figures.first_patch_ms {
         table.figure("start to first report", milliseconds, Some(FIRST_PATCH_MS), "ms");
+    }
+    if let Some(progress) = &figures.progress {
+        table.figure("100 steps a second: CPU of a core", progress.cpu_percent, Some(PROGRESS_CPU_PERCENT), "%");
+        let memory = megabytes(progress.rss_kib);
+        table.figure("100 steps a second: resident memory", memory, Some(PROGRESS_RSS_MB), "MB");
     }
     for case in cases {
         let kind = case.name;
@@ -98,6 +118,7 @@ mod tests {
             threads: 1,
             binary_bytes: 5_737_288,
             first_patch_ms: Some(41.5),
+            progress: Some(ProgressFigures { cpu_percent: 0.35, rss_kib: 6_200 }),
             restarts: [
                 ("sidecar".into(), series(&[2.4, 2.9, 2.7], &[1, 2, 2])),
                 ("supervisor".into(), series(&[0.1, 0.2], &[2, 2])),
@@ -129,6 +150,8 @@ mod tests {
             "binary 5.74 MB 6.6 MB met",
             "threads 1 3 met",
             "start to first report 41.5 ms 60 ms met",
+            "100 steps a second: CPU of a core 0.35 % 1 % met",
+            "100 steps a second: resident memory 6.35 MB 6.3 MB MISSED",
             "sidecar: exit to last start 2.7 s 2.5 s MISSED",
             "sidecar: longest 2.9 s",
             "sidecar: requests per restart 2 2 met",

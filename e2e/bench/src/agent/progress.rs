@@ -1,0 +1,72 @@
+//! What the agent takes while its worker writes its step a hundred times a second.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use jobset_api::labels;
+use jobset_harness::cluster::Cluster;
+use jobset_harness::group::Group;
+use jobset_harness::process;
+use jobset_harness::progress::progress;
+use jobset_harness::workload::RECREATE;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
+use serde_json::json;
+
+use super::mode::{MeasuredMode, case};
+use super::report::ProgressFigures;
+use crate::meter::{self, Meter};
+use crate::report::rounded;
+
+/// Time between two steps of a worker, in milliseconds.
+const STEP_MILLISECONDS: &str = "10";
+/// For how long agents are measured. The kernel counts CPU time in hundredths of a second.
+const MEASURED: Duration = Duration::from_secs(60);
+/// Kinds of agents.
+const MODES: [(&str, MeasuredMode); 2] =
+    [("progress-sidecar", MeasuredMode::Sidecar), ("progress-supervisor", MeasuredMode::Supervisor)];
+
+/// Measures the agents of four workers beside one another, of each kind; the busiest and the largest one.
+pub(super) async fn measure(cluster: &Cluster) -> Result<ProgressFigures> {
+    let mut figures = ProgressFigures::default();
+    for (name, mode) in MODES {
+        let group = Group::apply(cluster, name, RECREATE, |workload| {
+            let mut workload = case(name, mode).of(workload).with_env("STEP_MILLISECONDS", STEP_MILLISECONDS);
+            workload.0["metadata"]["annotations"] = json!({labels::STALL_AFTER: "1m"});
+            workload
+        })
+        .await?;
+        group.runs_in_epoch(1).await?;
+        add(&group, &mut figures).await?;
+        group.remove().await?;
+    }
+    progress(&format!("{} % of a core, {} KiB", figures.cpu_percent, figures.rss_kib));
+    Ok(figures)
+}
+
+/// Adds the CPU time and the memory of the agents of a group.
+async fn add(group: &Group, figures: &mut ProgressFigures) -> Result<()> {
+    let agents = process::find("jobset-agent", &[("NAMESPACE", &group.namespace)])?;
+    ensure!(agents.len() == group.workers, "{} agents run for {} workers", agents.len(), group.workers);
+    let mut meters = Vec::new();
+    for agent in &agents {
+        let pid = u32::try_from(agent.pid.as_raw_nonzero().get())?;
+        let meter = Meter::new(&[("agent", pid)])?;
+        meters.push((pid, meter.read()?, meter));
+    }
+    tokio::time::sleep(MEASURED).await;
+    for (pid, before, meter) in meters {
+        let used = meter.read()?.since(&before);
+        let percent = rounded(100.0 * used.of("agent") / used.of("elapsed"), 1e2);
+        figures.cpu_percent = figures.cpu_percent.max(percent);
+        figures.rss_kib = figures.rss_kib.max(meter::status(pid)?.vmrss.context("the agent has no VmRSS")?);
+    }
+    // Agents have read what workers write.
+    let told = group.live_pods().await?.iter().filter(|pod| has_told(pod)).count();
+    ensure!(told == group.workers, "{told} of {} workers have told of their steps", group.workers);
+    Ok(())
+}
+
+fn has_told(pod: &Pod) -> bool {
+    pod.annotations().contains_key(labels::PROGRESS)
+}
