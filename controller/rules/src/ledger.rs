@@ -5,11 +5,11 @@
 
 use jobset_api::{JobSetStatus, LaterFields, Ledger, LedgerBucket, LedgerTimes, conditions};
 use jobset_store::pods::JobPods;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::reconciliation::{Current, Reconciliation};
-use crate::{backoff, members};
+use crate::{backoff, members, stall};
 
 /// Brings the ledger up to date, if the status changes anyway.
 pub(super) fn keep(reconciliation: &mut Reconciliation<'_>) {
@@ -30,7 +30,7 @@ pub(super) fn keep(reconciliation: &mut Reconciliation<'_>) {
     advance(&mut ledger, now, change);
     ledger.bucket = next;
     if reconciliation.status.group_restarts > stored.group_restarts {
-        let lost = lost(stored, &reconciliation.status, now);
+        let lost = lost(stored, &steps(reconciliation, stored), until(reconciliation, stored, now));
         ledger.redone_steps = ledger.redone_steps.saturating_add(lost.steps);
         let redone = ledger.redone_milliseconds.saturating_add(lost.milliseconds);
         ledger.redone_milliseconds = redone.min(ledger.milliseconds.running);
@@ -166,16 +166,33 @@ struct Lost {
     milliseconds: i64,
 }
 
-/// What the restart loses that begins now. Nothing is known of workers that tell of no step or of no checkpoint. The time is that of
-/// the epoch, in the proportion of its steps; an epoch that began with the JobSet counts from step 0.
-fn lost(stored: &JobSetStatus, status: &JobSetStatus, now: Timestamp) -> Lost {
-    let Some(progress) = &status.progress else { return Lost::default() };
-    let (Some(step), Some(checkpoint)) = (progress.step, progress.checkpoint) else { return Lost::default() };
+/// How far the epoch has come that ends, by what its workers have told.
+struct EpochSteps {
+    step: Option<i64>,
+    checkpoint: Option<i64>,
+}
+
+fn steps(reconciliation: &Reconciliation<'_>, stored: &JobSetStatus) -> EpochSteps {
+    let checkpoint = reconciliation.status.progress.as_ref().and_then(|progress| progress.checkpoint);
+    EpochSteps { step: stall::step_in(reconciliation, stored.synced_epoch), checkpoint }
+}
+
+/// Until when steps were done in the epoch that ends: what it stalled for was not spent on any.
+fn until(reconciliation: &Reconciliation<'_>, stored: &JobSetStatus, now: Timestamp) -> Timestamp {
+    let is_stalled = |it: &&Condition| it.type_ == conditions::PROGRESS_STALLED && it.status == "True";
+    let known = stored.conditions.iter().find(is_stalled).map(|it| it.last_transition_time.0);
+    known.or(reconciliation.stalled_since).unwrap_or(now).min(now)
+}
+
+/// What the restart loses that begins now. Nothing is known of workers that tell of no step in this epoch, or of no checkpoint. The
+/// time is that of the epoch, in the proportion of its steps; an epoch that began with the JobSet counts from step 0.
+fn lost(stored: &JobSetStatus, told: &EpochSteps, until: Timestamp) -> Lost {
+    let (Some(step), Some(checkpoint)) = (told.step, told.checkpoint) else { return Lost::default() };
     let first = stored.progress.as_ref().and_then(|progress| progress.checkpoint_at_restart).unwrap_or(0);
     let steps = step.saturating_sub(checkpoint).max(0);
     let done = step.saturating_sub(first);
     let began = stored.epoch_transition_time.as_ref().filter(|_| !stored.epochs().is_closed());
-    let ran = began.map_or(0, |began| milliseconds(began.0, now).max(0));
+    let ran = began.map_or(0, |began| milliseconds(began.0, until).max(0));
     let share = |ran: i64| i128::from(ran) * i128::from(steps) / i128::from(done);
     let milliseconds = if done > 0 { i64::try_from(share(ran)).unwrap_or(ran).min(ran) } else { 0 };
     Lost { steps, milliseconds }

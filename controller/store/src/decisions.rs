@@ -7,9 +7,10 @@ pub fn differs_in_decisions(one: &JobSetStatus, other: &JobSetStatus) -> bool {
     without_counts(one) != without_counts(other)
 }
 
-/// The status without those counts, and without the ledger, which no rule decides by.
+/// The status without those counts, without the ledger, which no rule decides by, and without the steps, by which rules decide when an
+/// epoch ends.
 pub fn without_counts(status: &JobSetStatus) -> JobSetStatus {
-    let mut status = JobSetStatus { jobs_ready: String::new(), ledger: None, ..status.clone() };
+    let mut status = JobSetStatus { jobs_ready: String::new(), ledger: None, progress: None, ..status.clone() };
     for ReplicatedJobStatus { ready, succeeded, failed, active, suspended, .. } in &mut status.replicated_jobs_status {
         for count in [ready, succeeded, failed, active, suspended] {
             *count = 0;
@@ -20,7 +21,7 @@ pub fn without_counts(status: &JobSetStatus) -> JobSetStatus {
 
 #[cfg(test)]
 mod tests {
-    use jobset_api::{LaterFields, Ledger, LedgerBucket, LedgerTimes, conditions};
+    use jobset_api::{GroupProgress, LaterFields, Ledger, LedgerBucket, LedgerTimes, conditions};
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
     use k8s_openapi::jiff::Timestamp;
     use rstest::rstest;
@@ -66,6 +67,7 @@ mod tests {
     #[case::active(with(ReplicatedJobStatus { active: 0, ..workers() }), false)]
     #[case::suspended(with(ReplicatedJobStatus { suspended: 1, ..workers() }), false)]
     #[case::ledger(JobSetStatus { ledger: Some(ledger()), ..status() }, false)]
+    #[case::progress(JobSetStatus { progress: Some(GroupProgress { step: Some(7), ..GroupProgress::default() }), ..status() }, false)]
     #[case::restarts_of_a_job(with(ReplicatedJobStatus { job_restarts: vec![1], ..workers() }), true)]
     #[case::restarts_of_a_replicated_job(with(ReplicatedJobStatus { restarts: 1, ..workers() }), true)]
     #[case::no_replicated_job(JobSetStatus { replicated_jobs_status: vec![], ..status() }, true)]

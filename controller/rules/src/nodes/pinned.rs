@@ -22,7 +22,7 @@ pub(crate) fn why(template: &PodTemplateSpec, pod: Option<&PodView>) -> Option<&
         Pin::of(spec.node_name.as_deref(), spec.node_selector.as_ref(), affinity, gates)
     });
     match by_template {
-        Some(Pin::Kueue) => Some("Kueue has assigned its node by topology"),
+        Some(Pin::Kueue) => Some("Kueue places it by topology"),
         Some(Pin::Specification) => Some("its template names the one node that it may run on"),
         None => pod.is_some_and(|pod| pod.pinned).then_some("its specification names the one node that it may run on"),
     }

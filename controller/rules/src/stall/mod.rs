@@ -1,8 +1,9 @@
 //! Stalls: a group whose workers make no progress, as their agents report ([`STALL_AFTER`](jobset_api::labels::STALL_AFTER)).
 //!
 //! A report counts in the epoch that runs, of the Pod that stands for its slot. Healthy agents are silent: a member progresses unless
-//! its newest report says otherwise. The group stalls when no member that tells of progress makes any. While one does, the slowest is a
-//! straggler, and nothing restarts.
+//! its newest report says otherwise. The group stalls when no member that tells of progress makes any. Of a member on a node that nobody
+//! reaches nothing is known: the others stall without it. While members go on for certain, the slowest is a straggler, and nothing
+//! restarts.
 //!
 //! The condition ProgressStalled is the memory: it becomes true once for a stall, and its reason Straggler says that a straggler was
 //! named. A restart ends the epoch in the status write that counts it, so no stall is counted twice.
@@ -13,8 +14,7 @@ use std::fmt::Write as _;
 use std::ops::ControlFlow;
 
 use jobset_api::{FailurePolicyAction, FailurePolicyRule, JobSetStatus, OnStall, StallAfter, conditions, event};
-use jobset_store::Observed;
-use jobset_store::pods::{JobPods, PodStall, PodView, shorten};
+use jobset_store::pods::{JobPods, PodPhase, PodStall, PodView, shorten};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
@@ -22,12 +22,15 @@ use crate::cause::{Cause, Counting};
 use crate::epochs::{self, Epochs};
 use crate::incident::Incident;
 use crate::nodes::blame;
-use crate::reconciliation::{Reconciliation, by_name, node_name};
+use crate::reconciliation::{Current, Reconciliation, node_name};
 use crate::success;
 use crate::types::{Fact, Trigger};
-use verdict::{StallVerdict, StalledWorker, judge};
+use verdict::{StallVerdict, StalledWorker, Unseen, are_of_one_kind, judge};
 
-/// For how long a member reports a stall before it is a straggler: the others may report theirs.
+/// How often agents tell of steps, over the stream.
+const ADVANCES_EVERY: SignedDuration = SignedDuration::from_secs(30);
+/// How much later than the last sign of progress of a straggler others must have told of theirs, which is then up to 30 s old. Clocks of
+/// nodes differ by less than the rest.
 const STRAGGLES_AFTER: SignedDuration = SignedDuration::from_secs(60);
 /// Longest message of the condition, in bytes. Every agent receives the status.
 const LONGEST_CONDITION: usize = 256;
@@ -52,34 +55,51 @@ pub(super) fn report(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()>
         // The next epoch ends the stall, in the write that begins it.
         return ControlFlow::Continue(());
     }
-    let pods = stalled_pods(reconciliation, current);
-    let stalled: Vec<_> = pods.iter().filter_map(|pod| worker(pod)).collect();
+    let unreachable = unreachable(reconciliation);
+    let stalled = stalled_workers(reconciliation, current.synced, &unreachable);
+    let lost = unreachable.iter().filter(|pod| pod.fills_its_slot() && pod.progress.is_some()).count();
     let telling: usize = reconciliation.running_pods().map(JobPods::telling_progress).sum();
     if stalled.is_empty() {
         resume(reconciliation);
         ControlFlow::Continue(())
-    } else if stalled.len() < telling {
-        report_straggler(reconciliation, &stalled);
+    } else if stalled.len().saturating_add(lost) < telling {
+        report_straggler(reconciliation, &stalled, current.synced);
         ControlFlow::Continue(())
     } else {
-        report_stall(reconciliation, &stalled)
+        report_stall(reconciliation, &stalled, unreachable.len())
     }
 }
 
-fn worker(pod: &PodView) -> Option<StalledWorker<'_>> {
-    Some(StalledWorker { pod, stall: pod.stall()?, step: pod.step() })
+/// The Pods of Jobs that are not over on nodes that nobody reaches.
+fn unreachable<'a>(reconciliation: &Reconciliation<'a>) -> Vec<&'a PodView> {
+    let running = reconciliation.groups_of_running_jobs();
+    let pods = reconciliation.observed.unreachable().into_iter();
+    pods.filter(|it| running.contains_key(it.job) && it.pod.phase == PodPhase::Open).map(|it| it.pod).collect()
 }
 
-/// The Pods that report a stall in the epoch that runs, in the order of their names.
-fn stalled_pods<'a>(reconciliation: &Reconciliation<'a>, current: Epochs) -> Vec<&'a PodView> {
+/// The workers whose agents report a stall in the epoch that runs, in the order of the names of their Pods.
+fn stalled_workers<'a>(
+    reconciliation: &Reconciliation<'a>,
+    epoch: i32,
+    unreachable: &[&PodView],
+) -> Vec<StalledWorker<'a>> {
     let is_watched = reconciliation.in_place()
         && !reconciliation.is_suspended()
         && reconciliation.observed.jobset.stall_after().is_some()
-        && current.synced > 0;
+        && epoch > 0;
     if !is_watched {
         return Vec::new();
     }
-    by_name(reconciliation.running_pods().flat_map(|pods| pods.stalled_in(current.synced)))
+    let stalled = |current: &Current<'a>| {
+        let group = current.group;
+        let pods = current.pods.into_iter().flat_map(move |pods| pods.stalled_in(epoch));
+        pods.filter_map(move |pod| Some(StalledWorker { pod, group, stall: pod.stall()?, step: pod.step() }))
+    };
+    let running = reconciliation.current.iter().filter(|current| !current.is_over());
+    let mut workers: Vec<_> = running.flat_map(stalled).collect();
+    workers.retain(|worker| !unreachable.iter().any(|lost| lost.uid == worker.pod.uid));
+    workers.sort_by_key(|worker| &worker.pod.name);
+    workers
 }
 
 /// Nobody stalls any longer.
@@ -92,6 +112,8 @@ fn resume(reconciliation: &mut Reconciliation<'_>) {
         "jobset is suspended"
     } else if has_epoch_begun {
         "a new epoch has begun"
+    } else if reconciliation.observed.jobset.stall_after().is_none() {
+        "nobody looks at the progress of the workers any longer"
     } else {
         "workers make progress"
     };
@@ -114,23 +136,24 @@ fn set(reconciliation: &mut Reconciliation<'_>, status: bool, reason: &str, mess
     conditions::set(conditions, conditions::PROGRESS_STALLED, status, reason, message, now);
 }
 
-/// Names the slowest of the members that stall while others make progress, once.
-fn report_straggler(reconciliation: &mut Reconciliation<'_>, stalled: &[StalledWorker<'_>]) {
+/// Names the slowest of the members that stall while others go on, once.
+fn report_straggler(reconciliation: &mut Reconciliation<'_>, stalled: &[StalledWorker<'_>], epoch: i32) {
     let is_named = known(reconciliation).is_some_and(|it| it.status == "False");
-    let Some(slowest) = stalled.iter().min_by_key(|worker| (worker.step, worker.stall.since)) else { return };
-    let was_stalled = reconciliation.true_condition(conditions::PROGRESS_STALLED).is_some();
-    if was_stalled {
+    if reconciliation.true_condition(conditions::PROGRESS_STALLED).is_some() {
         set(reconciliation, false, conditions::PROGRESS_RESUMED, "some workers make progress");
         reconciliation.note(event::PROGRESS_RESUMED, "some workers make progress again".to_owned());
     }
-    let due = straggles_at(reconciliation, slowest);
-    if is_named || !reconciliation.is_due(due) {
+    let step = |worker: &StalledWorker<'_>| worker.step.filter(|_| are_of_one_kind(stalled));
+    let Some(slowest) = stalled.iter().min_by_key(|worker| (step(worker), worker.stall.since)) else { return };
+    if is_named || !others_go_on(reconciliation, slowest.stall.since, epoch) {
         return;
     }
+    let as_slow = stalled.iter().filter(|worker| step(worker) == step(slowest)).count() - 1;
     let message = format!(
-        "Pod {} on node {} has made no progress since {}{}, and others do",
+        "Pod {} on node {}{} made no progress since {}{}, and others do",
         slowest.pod.name,
         node_name(slowest.pod.node.as_ref()),
+        if as_slow == 0 { " has".to_owned() } else { format!(" and {as_slow} more have") },
         time(reconciliation, slowest.stall),
         at_step(slowest.step)
     );
@@ -139,29 +162,37 @@ fn report_straggler(reconciliation: &mut Reconciliation<'_>, stalled: &[StalledW
     reconciliation.warn(event::STRAGGLER, with_evidence(&message, &[*slowest]));
 }
 
-/// When a member is a straggler, if no other has reported a stall until then.
-fn straggles_at(reconciliation: &Reconciliation<'_>, worker: &StalledWorker<'_>) -> Timestamp {
-    let limit = match reconciliation.observed.jobset.stall_after() {
-        Some(StallAfter::After(after)) => SignedDuration::try_from(after).unwrap_or(STRAGGLES_AFTER),
-        _ => STRAGGLES_AFTER,
-    };
-    let at = worker.pod.progress.as_ref().and_then(|progress| progress.at);
-    let reported = at.unwrap_or_else(|| worker.stall.since.saturating_add(limit).unwrap_or(Timestamp::MAX));
-    // The others have told of their progress since the condition changed, one after the other.
-    let is_stalls = |it: &&Condition| it.type_ == conditions::PROGRESS_STALLED;
-    let changed = reconciliation.status.conditions.iter().find(is_stalls).map(|it| it.last_transition_time.0);
-    let reported = changed.map_or(reported, |changed| changed.max(reported));
+/// Whether somebody has told of progress long after this time. That nobody else reports a stall says nothing: another one may have a
+/// longer limit, and be the one that the others wait for.
+fn others_go_on(reconciliation: &mut Reconciliation<'_>, since: Timestamp, epoch: i32) -> bool {
+    let now = reconciliation.now.0;
+    let after = |time: Timestamp, duration| time.saturating_add(duration).unwrap_or(Timestamp::MAX);
+    let from = after(since.min(now), STRAGGLES_AFTER);
     // A time in the future comes from a wrong clock.
-    let reported = reported.min(reconciliation.now.0.saturating_add(STRAGGLES_AFTER).unwrap_or(reported));
-    reported.saturating_add(STRAGGLES_AFTER).unwrap_or(Timestamp::MAX)
+    let to = after(now, ADVANCES_EVERY);
+    let goes_on = reconciliation.running_pods().flat_map(JobPods::all).any(|pod| {
+        let progress = pod.progress.as_deref().filter(|it| it.epoch == epoch && it.stall.is_none());
+        progress.and_then(|progress| progress.at).is_some_and(|at| from <= at && at <= to)
+    });
+    if !goes_on {
+        // Reports of steps alone wake nobody.
+        reconciliation.requeue_at(from.max(to));
+    }
+    goes_on
 }
 
 /// The group stalls: says so once, and does what its JobSet asks for.
-fn report_stall(reconciliation: &mut Reconciliation<'_>, stalled: &[StalledWorker<'_>]) -> ControlFlow<()> {
-    let StallVerdict { blamed, why } = judge(stalled);
+fn report_stall(
+    reconciliation: &mut Reconciliation<'_>,
+    stalled: &[StalledWorker<'_>],
+    unreachable: usize,
+) -> ControlFlow<()> {
+    let unseen = Unseen { silent: silent(reconciliation, stalled), unreachable };
+    let StallVerdict { blamed, why } = judge(stalled, unseen);
     let newest = stalled.iter().max_by_key(|worker| worker.stall.since).map(|worker| worker.stall);
     let since = newest.map(|stall| time(reconciliation, stall)).unwrap_or_default();
-    let step = at_step(stalled.iter().filter_map(|worker| worker.step).max());
+    let highest = stalled.iter().filter_map(|worker| worker.step).max();
+    let step = at_step(highest.filter(|_| are_of_one_kind(stalled)));
     let message = format!("no worker has made progress since {since}{step}: {why}");
     let is_new = reconciliation.true_condition(conditions::PROGRESS_STALLED).is_none();
     set(reconciliation, true, conditions::PROGRESS_STALLED, &shorten(&message, LONGEST_CONDITION));
@@ -201,6 +232,14 @@ fn report_stall(reconciliation: &mut Reconciliation<'_>, stalled: &[StalledWorke
     }
 }
 
+/// How many Pods of the replicatedJobs of these workers have told of no progress.
+fn silent(reconciliation: &Reconciliation<'_>, stalled: &[StalledWorker<'_>]) -> usize {
+    let is_theirs = |group: usize| stalled.iter().any(|worker| worker.group == group);
+    let current = reconciliation.current.iter().filter(|current| !current.is_over() && is_theirs(current.group));
+    let pods = current.filter_map(|current| current.pods).flat_map(JobPods::all);
+    pods.filter(|pod| pod.fills_its_slot() && pod.progress.is_none()).count()
+}
+
 /// What the JobSet asks for. `auto` only notifies. The first rule of the failure policy that names the reason decides before the
 /// annotation does.
 fn action<'a>(reconciliation: &Reconciliation<'a>, stalled: &[StalledWorker<'_>]) -> StallAction<'a> {
@@ -210,7 +249,7 @@ fn action<'a>(reconciliation: &Reconciliation<'a>, stalled: &[StalledWorker<'_>]
     if !matches!(jobset.stall_after(), Some(StallAfter::After(_))) {
         return StallAction::Notify;
     }
-    match (rule(reconciliation.observed, stalled), jobset.on_stall()) {
+    match (rule(reconciliation, stalled), jobset.on_stall()) {
         (Some((index, rule)), _) => match rule.action {
             Do::FailJobSet => StallAction::Fail(index, rule),
             Do::FailJob => StallAction::Notify,
@@ -228,21 +267,18 @@ fn action<'a>(reconciliation: &Reconciliation<'a>, stalled: &[StalledWorker<'_>]
 }
 
 /// The first rule that names the reason and a replicatedJob that stalls. Patterns are those of messages of Jobs.
-fn rule<'a>(observed: Observed<'a>, stalled: &[StalledWorker<'_>]) -> Option<(usize, &'a FailurePolicyRule)> {
-    let rules = &observed.jobset.spec.failure_policy.as_ref()?.rules;
+fn rule<'a>(
+    reconciliation: &Reconciliation<'a>,
+    stalled: &[StalledWorker<'_>],
+) -> Option<(usize, &'a FailurePolicyRule)> {
+    let rules = &reconciliation.observed.jobset.spec.failure_policy.as_ref()?.rules;
     let of_stalls = |rule: &FailurePolicyRule| {
         rule.on_job_failure_reasons.iter().any(|reason| reason == conditions::PROGRESS_STALLED)
             && rule.on_job_failure_message_patterns.is_empty()
     };
-    let job_of = |worker: &StalledWorker<'_>| worker.pod.job_uid.clone();
-    let targets = |rule: &FailurePolicyRule| {
-        let jobs: Vec<_> = stalled.iter().filter_map(job_of).collect();
-        observed.jobs().any(|(_, job)| rule.targets(&job.replicated_job) && jobs.contains(&job.uid))
-    };
-    rules
-        .iter()
-        .enumerate()
-        .find(|(_, rule)| of_stalls(rule) && (rule.target_replicated_jobs.is_empty() || targets(rule)))
+    let groups = reconciliation.groups();
+    let targets = |rule: &FailurePolicyRule| stalled.iter().any(|worker| rule.targets(&groups[worker.group].name));
+    rules.iter().enumerate().find(|(_, rule)| of_stalls(rule) && targets(rule))
 }
 
 /// The time of a stall for people. A time in the future comes from a wrong clock.
@@ -280,13 +316,13 @@ pub(super) fn keep_in_write(reconciliation: &mut Reconciliation<'_>) {
 }
 
 /// Keeps how far the workers have come, in a status that will be written.
+///
+/// Steps of several replicatedJobs count different things. If workers of several tell of steps, none is kept.
 pub(super) fn keep_progress(reconciliation: &mut Reconciliation<'_>) {
-    if reconciliation.observed.jobset.stall_after().is_none() {
-        return;
-    }
     let pods = || reconciliation.current.iter().filter_map(|current| current.pods);
-    let step = pods().filter_map(JobPods::highest_step).max();
-    let checkpoint = pods().filter_map(JobPods::last_checkpoint).max();
+    let of_one_kind = has_comparable_steps(reconciliation);
+    let step = pods().filter_map(JobPods::highest_step).max().filter(|_| of_one_kind);
+    let checkpoint = pods().filter_map(JobPods::last_checkpoint).max().filter(|_| of_one_kind);
     let pause = pods().filter_map(JobPods::longest_pause).max();
     if step.is_some() || checkpoint.is_some() || pause.is_some() {
         let kept = reconciliation.status.progress.get_or_insert_default();
@@ -294,4 +330,20 @@ pub(super) fn keep_progress(reconciliation: &mut Reconciliation<'_>) {
         kept.checkpoint = kept.checkpoint.max(checkpoint);
         kept.longest_pause_seconds = kept.longest_pause_seconds.max(pause);
     }
+}
+
+/// Whether all workers that tell of steps are of one replicatedJob.
+pub(super) fn has_comparable_steps(reconciliation: &Reconciliation<'_>) -> bool {
+    let has_steps = |pods: &&JobPods| pods.highest_step().is_some();
+    let telling = reconciliation.current.iter().filter(|current| current.pods.as_ref().is_some_and(has_steps));
+    let mut groups = telling.map(|current| current.group);
+    let first = groups.next();
+    groups.all(|group| Some(group) == first)
+}
+
+/// The highest step that workers of this epoch have told of.
+pub(super) fn step_in(reconciliation: &Reconciliation<'_>, epoch: i32) -> Option<i64> {
+    let pods = reconciliation.current.iter().filter_map(|current| current.pods).flat_map(JobPods::all);
+    let told = pods.filter_map(|pod| pod.progress.as_deref().filter(|progress| progress.epoch == epoch)?.step);
+    told.max().filter(|_| has_comparable_steps(reconciliation))
 }

@@ -1,7 +1,8 @@
 //! On whom a stall of the whole group is blamed.
 //!
 //! In a collective operation all ranks stop at one step, and those that wait look like the one that they wait for. So a Pod is blamed
-//! only if it alone differs from all others in what was seen. Otherwise the verdict is that nobody knows.
+//! only if it alone differs from all others in what was seen. Steps, and what workers are in, tell something of workers that do the same:
+//! those of one replicatedJob, all of which have told. Otherwise the verdict is that nobody knows.
 
 use jobset_store::pods::{PodStall, PodView};
 
@@ -11,8 +12,19 @@ use crate::reconciliation::node_name;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StalledWorker<'a> {
     pub pod: &'a PodView,
+    /// Index of its replicatedJob.
+    pub group: usize,
     pub stall: &'a PodStall,
     pub step: Option<i64>,
+}
+
+/// Why one of a group may hold up the others, and nobody can see it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Unseen {
+    /// Pods beside them that have told of no progress.
+    pub silent: usize,
+    /// Pods on nodes that nobody reaches.
+    pub unreachable: usize,
 }
 
 /// Who holds the group up, and why, for people.
@@ -24,9 +36,15 @@ pub(super) struct StallVerdict {
 }
 
 /// Judges the workers of a group in which none makes progress.
-pub(super) fn judge(stalled: &[StalledWorker<'_>]) -> StallVerdict {
-    let differs = [only_stopped, only_behind, only_outside].iter().find_map(|rule| rule(stalled));
-    let Some((place, what)) = differs else { return StallVerdict { blamed: None, why: unknown(stalled) } };
+pub(super) fn judge(stalled: &[StalledWorker<'_>], unseen: Unseen) -> StallVerdict {
+    let are_comparable = unseen.silent == 0 && are_of_one_kind(stalled);
+    let differs = match unseen.unreachable {
+        0 => only_stopped(stalled)
+            .or_else(|| only_behind(stalled).filter(|_| are_comparable))
+            .or_else(|| only_outside(stalled).filter(|_| are_comparable)),
+        _ => None,
+    };
+    let Some((place, what)) = differs else { return StallVerdict { blamed: None, why: unknown(stalled, unseen) } };
     let pod = stalled[place].pod;
     let why = format!("Pod {} on node {} {what}", pod.name, node_name(pod.node.as_ref()));
     StallVerdict { blamed: Some(place), why }
@@ -38,8 +56,16 @@ fn only_stopped(stalled: &[StalledWorker<'_>]) -> Option<(usize, String)> {
     Some((place, "is stopped by a signal or a debugger".to_owned()))
 }
 
-/// The only worker at the lowest step, if all have told of one.
+/// Whether the workers are of one replicatedJob.
+pub(super) fn are_of_one_kind(workers: &[StalledWorker<'_>]) -> bool {
+    workers.iter().all(|worker| worker.group == workers[0].group)
+}
+
+/// The only worker at the lowest step, if all have told of one. Of two workers either may wait for the other.
 fn only_behind(stalled: &[StalledWorker<'_>]) -> Option<(usize, String)> {
+    if stalled.len() < 3 {
+        return None;
+    }
     let lowest = steps(stalled)?.min()?;
     let place = only(stalled, |worker| worker.step == Some(lowest))?;
     let next = steps(stalled)?.filter(|step| *step > lowest).min()?;
@@ -71,14 +97,22 @@ fn steps<'a>(stalled: &'a [StalledWorker<'_>]) -> Option<impl Iterator<Item = i6
     stalled.iter().all(|worker| worker.step.is_some()).then(|| stalled.iter().filter_map(|worker| worker.step))
 }
 
-fn unknown(stalled: &[StalledWorker<'_>]) -> String {
-    if stalled.len() == 1 {
+fn unknown(stalled: &[StalledWorker<'_>], unseen: Unseen) -> String {
+    match unseen.unreachable {
+        0 => {}
+        1 => return "one Pod is on a node that nobody reaches".to_owned(),
+        number => return format!("{number} Pods are on nodes that nobody reaches"),
+    }
+    if stalled.len() == 1 && unseen.silent == 0 {
         return "unknown what holds the only Pod up that tells of progress".to_owned();
     }
     let stopped = stalled.iter().filter(|worker| worker.stall.is_stopped).count();
     let told = || stalled.iter().filter_map(|worker| worker.step);
     let seen = match (told().min(), told().max()) {
         _ if stopped > 0 => format!("{stopped} of {} Pods are stopped", stalled.len()),
+        _ if unseen.silent == 1 => "another Pod has told of no progress".to_owned(),
+        _ if unseen.silent > 1 => format!("{} other Pods have told of no progress", unseen.silent),
+        _ if !are_of_one_kind(stalled) => format!("{} Pods of several replicatedJobs", stalled.len()),
         (Some(lowest), Some(highest)) if lowest < highest => {
             let behind = told().filter(|step| *step == lowest).count();
             format!("{behind} of {} Pods are at step {lowest}, others up to {highest}", stalled.len())
@@ -91,6 +125,8 @@ fn unknown(stalled: &[StalledWorker<'_>]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use rstest::rstest;
 
     use super::*;
@@ -114,21 +150,46 @@ mod tests {
     #[case::last_is_in_something_else(&[(None, IN, false), (None, IN, false), (None, Some("data"), false)], Some(2))]
     #[case::one_waits_for_two(&[(None, IN, false), (None, None, false), (None, None, false)], None)]
     #[case::one_of_two(&[(None, IN, false), (None, None, false)], None)]
+    #[case::one_of_two_is_behind(&[(Some(4), None, false), (Some(5), None, false)], None)]
     #[case::all_are_in(&[(None, IN, false), (None, IN, false), (None, IN, false)], None)]
     #[case::each_is_in_something_else(&[(None, IN, false), (None, Some("a"), false), (None, Some("b"), false)], None)]
     fn worker_that_alone_differs_is_blamed(#[case] seen: &[Seen], #[case] expected: Option<usize>) {
-        let stalls: Vec<PodStall> = seen
-            .iter()
-            .map(|(_, within, is_stopped)| PodStall {
-                within: within.map(Into::into),
-                is_stopped: *is_stopped,
-                ..PodStall::default()
-            })
-            .collect();
-        let pod = PodView::default();
-        let workers = seen.iter().zip(&stalls);
-        let workers: Vec<_> =
-            workers.map(|((step, ..), stall)| StalledWorker { pod: &pod, stall, step: *step }).collect();
-        assert_eq!(judge(&workers).blamed, expected, "{}", judge(&workers).why);
+        let stalls = stalls(seen);
+        let workers = workers(seen, &stalls, |_| 0);
+        let verdict = judge(&workers, Unseen::default());
+        assert_eq!(verdict.blamed, expected, "{}", verdict.why);
+    }
+
+    const BEHIND: [Seen; 3] = [(Some(5), None, false), (Some(4), None, false), (Some(5), None, false)];
+    const OUTSIDE: [Seen; 3] = [(None, IN, false), (None, None, false), (None, IN, false)];
+    const STOPPED: [Seen; 3] = [(Some(5), None, false), (Some(5), None, true), (Some(5), None, false)];
+
+    #[rstest]
+    #[case::behind(BEHIND, [false, false])]
+    #[case::outside(OUTSIDE, [false, false])]
+    #[case::stopped(STOPPED, [true, true])]
+    fn steps_of_others_than_all_of_one_kind_blame_nobody(#[case] seen: [Seen; 3], #[case] expected: [bool; 2]) {
+        let stalls = stalls(&seen);
+        let (alike, different) = (workers(&seen, &stalls, |_| 0), workers(&seen, &stalls, |place| place % 2));
+        let blames = |workers: &[StalledWorker<'_>], silent, unreachable| {
+            judge(workers, Unseen { silent, unreachable }).blamed.is_some()
+        };
+        assert!(blames(&alike, 0, 0) && !blames(&alike, 0, 1));
+        assert_eq!([blames(&different, 0, 0), blames(&alike, 1, 0)], expected);
+    }
+
+    fn stalls(seen: &[Seen]) -> Vec<PodStall> {
+        let stall = |(_, within, is_stopped): &Seen| PodStall {
+            within: within.map(Into::into),
+            is_stopped: *is_stopped,
+            ..PodStall::default()
+        };
+        seen.iter().map(stall).collect()
+    }
+
+    fn workers<'a>(seen: &[Seen], stalls: &'a [PodStall], group: impl Fn(usize) -> usize) -> Vec<StalledWorker<'a>> {
+        static POD: LazyLock<PodView> = LazyLock::new(PodView::default);
+        let worker = |place: usize, stall| StalledWorker { pod: &POD, group: group(place), stall, step: seen[place].0 };
+        stalls.iter().enumerate().map(|(place, stall)| worker(place, stall)).collect()
     }
 }
