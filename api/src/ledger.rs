@@ -44,7 +44,8 @@ pub struct Ledger {
     pub later: LaterFields,
 }
 
-/// What a JobSet spends its time with.
+/// What a JobSet spends its time with. A bucket of a later release is read as [`LedgerBucket::Waiting`]: it must not keep the JobSet
+/// from being read, and work that is not known is not counted as done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum LedgerBucket {
     Suspended,
@@ -53,8 +54,9 @@ pub enum LedgerBucket {
     Running,
     Stalled,
     Restarting,
-    Waiting,
     Finished,
+    #[serde(other)]
+    Waiting,
 }
 
 /// Time in each bucket, in milliseconds.
@@ -176,4 +178,20 @@ impl LedgerTimes {
 #[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_zero(value: &i64) -> bool {
     *value == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ledger_with_bucket_of_later_release_is_read() {
+        let read = |bucket: &str| {
+            let text = format!(r#"{{"bucket": "{bucket}", "since": "2026-01-01T00:00:00.000000Z"}}"#);
+            serde_json::from_str::<Ledger>(&text).unwrap().bucket
+        };
+        let buckets = ["Running", "Waiting", "Finished", "Checkpointing"].map(read);
+        let waiting = LedgerBucket::Waiting;
+        assert_eq!(buckets, [LedgerBucket::Running, waiting, LedgerBucket::Finished, waiting]);
+    }
 }

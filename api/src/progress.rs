@@ -13,11 +13,14 @@ use crate::{LaterFields, labels};
 
 /// Shortest duration of [`STALL_AFTER`](labels::STALL_AFTER) and [`STALL_FIRST`](labels::STALL_FIRST).
 pub(crate) const LEAST: Duration = Duration::from_secs(5);
+/// Longest duration of both. An agent reads no longer one.
+pub(crate) const LONGEST: Duration = Duration::from_hours(720);
 
 /// For how long a worker may make no progress: the value of [`STALL_AFTER`](labels::STALL_AFTER).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StallAfter {
-    /// Ten times the longest pause that the JobSet has survived, at least a minute.
+    /// Ten times the longest pause between steps that the JobSet has survived. At least [`STALL_FIRST`](labels::STALL_FIRST), until
+    /// the worker has declared a phase that took much longer than a step: then at least a minute.
     Auto,
     After(Duration),
 }
@@ -32,9 +35,9 @@ impl StallAfter {
     }
 }
 
-/// A duration of at least [`LEAST`].
+/// A duration from [`LEAST`] to [`LONGEST`].
 pub(crate) fn duration(text: &str) -> Option<Duration> {
-    Duration::try_from(text.parse::<SignedDuration>().ok()?).ok().filter(|after| *after >= LEAST)
+    Duration::try_from(text.parse::<SignedDuration>().ok()?).ok().filter(|after| (LEAST..=LONGEST).contains(after))
 }
 
 /// What follows when no worker makes progress. The names are the values of [`ON_STALL`](labels::ON_STALL).
@@ -106,7 +109,7 @@ pub struct Evidence {
     /// The processes of the worker, or the first of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub processes: Vec<ProcessEvidence>,
-    /// End of the output of the user's command (`STALL_COMMAND`).
+    /// End of the output of the user's command (`JOBSET_STALL_COMMAND`).
     #[serde(skip_serializing_if = "String::is_empty")]
     pub output: String,
 }
@@ -186,6 +189,8 @@ mod tests {
     #[case::minutes("20m", Some(StallAfter::After(Duration::from_mins(20))))]
     #[case::shortest("5s", Some(StallAfter::After(LEAST)))]
     #[case::too_short("4s", None)]
+    #[case::longest("720h", Some(StallAfter::After(LONGEST)))]
+    #[case::too_long("720h1s", None)]
     #[case::negative("-90s", None)]
     #[case::no_unit("90", None)]
     #[case::other_case("Auto", None)]

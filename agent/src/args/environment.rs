@@ -154,8 +154,8 @@ impl Config {
         let path = env.first(&path, barrier_path, "a path such as /barrier-is-lifted")?;
         let barrier_paths = path.map_or_else(|| paths.collect(), |path| vec![path]);
         let stall_after =
-            env.first(&[STALL_AFTER], stall_after, "auto, or a time of at least 5s such as 90s or 20m")?;
-        let first = env.first(&[STALL_FIRST], stall_time, "a time of at least 5s such as 90s or 20m")?;
+            env.first(&[STALL_AFTER], stall_after, "auto, or a time from 5s to 720h such as 90s or 20m")?;
+        let first = env.first(&[STALL_FIRST], stall_time, "a time from 5s to 720h such as 90s or 20m")?;
         let pattern = env.first(&[PROGRESS_PATTERN], StepPattern::parse, "a regular expression with one group")?;
         let progress = ProgressConfig {
             file: env.raw(PROGRESS_FILE).map(PathBuf::from),

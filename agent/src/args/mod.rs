@@ -54,9 +54,9 @@ Environment, optional:
   JOBSET_RELAY_FOLDER             folder with token and ca.crt for them   [default: /var/run/secrets/jobset-relay]
   JOBSET_PROGRESS_FILE            file to which the worker writes its step: 1200, or step=1200 phase=eval limit=600
                                                                                                            [default: none]
-  STALL_AFTER                     how long the worker may tell of no progress, as 90s or 20m, before the agent reports
+  JOBSET_STALL_AFTER              how long the worker may tell of no progress, as 90s or 20m, before the agent reports
                                   that: auto, or a time                                                    [default: never]
-  STALL_FIRST                     the same before its first step                                             [default: 30m]
+  JOBSET_STALL_FIRST              the same before its first step                                             [default: 30m]
   JOBSET_AGENT_LOG                what to log: a level, or target=level,...                [default: jobset_agent=info]
 Environment of a sidecar, optional:
   RESTART_POD_IN_PLACE_EXIT_CODE  exit code that restarts the Pod, 1 to 255                                [default: 81]
@@ -68,9 +68,9 @@ Environment of a sidecar, optional:
 Environment of a supervisor, optional:
   FATAL_EXIT_CODES                exit codes of the worker that end the container, such as 2,3,64-78     [default: none]
   STOP_GRACE_SECONDS              time from SIGTERM to SIGKILL when the worker is stopped                   [default: 2]
-  PROGRESS_PATTERN                regular expression over the lines of the worker's output, with one group: the step
+  JOBSET_PROGRESS_PATTERN         regular expression over the lines of the worker's output, with one group: the step
                                                                                                          [default: none]
-  STALL_COMMAND                   shell command that runs when the worker makes no progress, at most 10 s, such as
+  JOBSET_STALL_COMMAND            shell command that runs when the worker makes no progress, at most 10 s, such as
                                   py-spy dump --pid $WORKER_PID. The report has the end of its output    [default: none]
 The worker of a supervisor finds its epoch in JOBSET_EPOCH.
 

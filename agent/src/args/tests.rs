@@ -1,6 +1,9 @@
+use jobset_api::injection::{Settings, inject};
+use jobset_api::{JobSet, labels};
 use rstest::rstest;
 
 use super::*;
+use crate::progress::StallAfter;
 use crate::save::SaveHookKind;
 
 const REQUIRED: &[(&str, &str)] =
@@ -263,4 +266,57 @@ fn relay_address_is_read(#[case] value: &str, #[case] address: &str, #[case] nam
 fn relay_address_invalid_is_rejected(#[case] value: &str) {
     let error = parse(&[("JOBSET_RELAY", value)]).unwrap_err();
     assert!(matches!(error, ArgsError::Invalid { variable: "JOBSET_RELAY", .. }), "{error}");
+}
+
+/// The Pods of a JobSet that admission has taken, with the agent injected, start.
+#[test]
+fn every_duration_that_admission_takes_is_read() {
+    let units = [("s", 2_592_001), ("m", 43_201), ("h", 721), ("d", 31), ("ms", 2_592_000_001_u64)];
+    let edges = units.into_iter().flat_map(|(unit, above)| {
+        let numbers = [0, 1, 4, 5, 6, 4_999, 5_000, 5_001, above - 2, above - 1, above, above * 1000];
+        numbers.map(|number| format!("{number}{unit}"))
+    });
+    let others = ["auto", "PT20M", "1h30m", "90.5s", "719h59m59.9999s", "720h0.1s", "P30D", "1e3s", "1000h", "-1h"];
+    let mut taken = 0;
+    for value in edges.chain(others.map(str::to_owned)) {
+        let Some(variables) = injected(&value) else { continue };
+        taken += 1;
+        let variables: Vec<_> = variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let progress = parse(&variables).unwrap_or_else(|error| panic!("{value}: {error}")).progress;
+        assert_ne!(progress.limits.after, StallAfter::Never, "{value}");
+        assert_eq!(progress.file, Some(PathBuf::from("/var/run/jobset-progress/step")));
+    }
+    assert!(taken >= 20, "{taken}");
+}
+
+/// The variables of an agent in a Pod of a JobSet whose workers may make no progress for this long. `None` if admission rejects it.
+fn injected(value: &str) -> Option<Vec<(String, String)>> {
+    let mut annotations = serde_json::json!({(labels::STALL_AFTER): value});
+    if value != "auto" {
+        annotations[labels::STALL_FIRST] = value.into();
+    }
+    let container = serde_json::json!({"name": "worker", "image": "worker:1"});
+    let pod = serde_json::json!({"spec": {"containers": [container]}});
+    let mut jobset: JobSet = serde_json::from_value(serde_json::json!({
+        "metadata": {"name": "train", "namespace": "ml", "annotations": annotations},
+        "spec": {"failurePolicy": {"restartStrategy": "InPlaceRestart"},
+            "replicatedJobs": [{"name": "workers", "template": {"spec": {"template": pod}}}]},
+    }))
+    .unwrap();
+    jobset.stall_after()?;
+    let settings = Settings { agent_image: Some("agent:1".to_owned()), ..Settings::default() }.of(&jobset);
+    assert_eq!(inject(&mut jobset.spec, "Sidecar", &settings).iter().len(), 0);
+    let pod = jobset.spec.replicated_jobs[0].template.spec.template.spec.clone().unwrap();
+    let variables = pod.init_containers.unwrap().remove(0).env.unwrap().into_iter();
+    Some(variables.filter_map(|variable| Some((variable.name, variable.value?))).collect())
+}
+
+#[test]
+fn pattern_of_worker_does_not_keep_agent_from_starting() {
+    let Ok(Command::Run(config)) = command(&["supervise", "train"], &[("PROGRESS_PATTERN", "(")]) else {
+        panic!("rejected");
+    };
+    assert_eq!(config.progress.pattern, None);
+    let error = command(&["supervise", "train"], &[("JOBSET_PROGRESS_PATTERN", "(")]).unwrap_err();
+    assert!(matches!(error, ArgsError::Invalid { variable: "JOBSET_PROGRESS_PATTERN", .. }), "{error}");
 }

@@ -39,7 +39,7 @@ pub(super) fn stall_after(value: &str) -> Option<StallAfter> {
     if value == "auto" { Some(StallAfter::Auto) } else { stall_time(value).map(StallAfter::After) }
 }
 
-/// A time of at least five seconds, such as `90s`, `20m` or `2h`.
+/// A time from five seconds to a month, such as `90s`, `20m` or `2h`.
 pub(super) fn stall_time(value: &str) -> Option<Duration> {
     time(value).filter(|time| *time >= LEAST_STALL)
 }

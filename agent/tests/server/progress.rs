@@ -7,7 +7,7 @@ use jobset_harness::wait::{self, Check};
 use super::fixture::{LIMIT, TestNamespace, plane};
 
 const FILE: (&str, &str) = ("JOBSET_PROGRESS_FILE", "progress");
-const AFTER: (&str, &str) = ("STALL_AFTER", "5s");
+const AFTER: (&str, &str) = ("JOBSET_STALL_AFTER", "5s");
 /// Makes twenty steps.
 const STEPS: &str = "i=0; while [ $i -lt 20 ]; do i=$((i + 1)); echo $i >progress; sleep 0.1; done;";
 
@@ -38,7 +38,7 @@ async fn worker_that_stops_is_reported_with_evidence() -> Result<()> {
 #[tokio::test]
 async fn worker_that_goes_on_takes_its_stall_back() -> Result<()> {
     let space = TestNamespace::new("resumed-worker").await?;
-    let command = ("STALL_COMMAND", "echo seen by $WORKER_PID in $JOBSET_EPOCH");
+    let command = ("JOBSET_STALL_COMMAND", "echo seen by $WORKER_PID in $JOBSET_EPOCH");
     let script = format!("mkfifo gate; {STEPS} cat gate; echo 'step=21 phase=eval' >progress; exec sleep 1000");
     let _agent = space.supervise(&script, &[FILE, AFTER, command])?;
     space.lift(1).await?;
@@ -72,7 +72,7 @@ async fn healthy_steps_cost_one_request_and_come_with_end() -> Result<()> {
 async fn steps_in_the_output_are_reported() -> Result<()> {
     let space = TestNamespace::new("steps-in-output").await?;
     let script = "for i in 1 2 3; do echo iteration $i; sleep 1; done; exit 3";
-    let _agent = space.supervise(script, &[("PROGRESS_PATTERN", "iteration ([0-9]+)"), AFTER])?;
+    let _agent = space.supervise(script, &[("JOBSET_PROGRESS_PATTERN", "iteration ([0-9]+)"), AFTER])?;
     space.lift(1).await?;
     space.wait_for_report(2).await?;
     let report = space.progress().await?.context("no progress is reported")?;

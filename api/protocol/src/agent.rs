@@ -74,13 +74,13 @@ pub const PROGRESS_FILE: &str = "JOBSET_PROGRESS_FILE";
 pub const DEFAULT_PROGRESS_FILE: &str = "/var/run/jobset-progress/step";
 /// Environment of the agent: the value of [`STALL_AFTER`](crate::labels::STALL_AFTER). Without it, the agent reports progress and
 /// no stall.
-pub const STALL_AFTER: &str = "STALL_AFTER";
+pub const STALL_AFTER: &str = "JOBSET_STALL_AFTER";
 /// Environment of the agent: the value of [`STALL_FIRST`](crate::labels::STALL_FIRST).
-pub const STALL_FIRST: &str = "STALL_FIRST";
+pub const STALL_FIRST: &str = "JOBSET_STALL_FIRST";
 /// Environment of the agent as a supervisor: regular expression over the lines of the worker's output, with one group for the step.
-pub const PROGRESS_PATTERN: &str = "PROGRESS_PATTERN";
+pub const PROGRESS_PATTERN: &str = "JOBSET_PROGRESS_PATTERN";
 /// Environment of the agent as a supervisor: a shell command that runs when a stall begins. The report has the end of its output.
-pub const STALL_COMMAND: &str = "STALL_COMMAND";
+pub const STALL_COMMAND: &str = "JOBSET_STALL_COMMAND";
 /// Environment of the agent: what it logs, a level or `target=level,...`.
 pub const LOG: &str = "JOBSET_AGENT_LOG";
 /// Environment of the worker: its epoch. Also the key of the epoch in the file that [`EPOCH_FILE`] names.
@@ -118,6 +118,15 @@ pub fn annotation_delays(pods: u32) -> RangeInclusive<Duration> {
     let pods = Duration::from_secs(u64::from(pods));
     let least = (pods / DELAYED_PER_SECOND).max(LEAST_ANNOTATION_DELAY);
     least..=least + (pods / ANNOTATIONS_PER_SECOND).max(SHORTEST_SPREAD)
+}
+
+/// Longest delay of an annotation that must not wait: that a worker makes no progress, makes some again, or has first told of it.
+const LONGEST_PROMPT_DELAY: Duration = Duration::from_secs(3);
+
+/// The longest delay of such an annotation in a group of this many Pods, without a stream. The Pods of a group stall in the same
+/// second, so each agent draws its own from zero to this.
+pub fn prompt_delay(pods: u32) -> Duration {
+    (Duration::from_secs(u64::from(pods)) / ANNOTATIONS_PER_SECOND).min(LONGEST_PROMPT_DELAY)
 }
 
 /// Reads the value of [`FATAL_EXIT_CODES`]: exit codes and ranges of them, such as `2,3,64-78`. An exit code is 1 to 255;
@@ -158,5 +167,11 @@ mod tests {
         let seconds =
             [0, 150, 3_000, 5_000, 15_000].map(annotation_delays).map(|it| (it.start().as_secs(), it.end().as_secs()));
         assert_eq!(seconds, [(10, 11), (10, 11), (10, 30), (16, 49), (50, 150)]);
+    }
+
+    #[test]
+    fn prompt_delay_grows_with_the_group_up_to_three_seconds() {
+        let milliseconds = [0, 3, 150, 300, 15_000].map(|pods| prompt_delay(pods).as_millis());
+        assert_eq!(milliseconds, [0, 20, 1000, 2000, 3000]);
     }
 }

@@ -100,20 +100,23 @@ pub const LEAVE_CORDONED: &str = "jobset.sigs.k8s.io/leave-cordoned";
 pub const NODE_LOST_AFTER: &str = "jobset.sigs.k8s.io/node-lost-after";
 
 /// Annotation of a JobSet that restarts in place: for how long a worker that tells of its progress may make none, `auto` or a
-/// duration of five seconds or more, as `90s`. `auto` is ten times the longest pause between steps that the JobSet has survived, at
-/// least a minute. Absent: nobody looks at progress.
+/// duration from `5s` to `720h`, as `90s`. `auto` is ten times the longest pause between steps that the JobSet has survived, and at
+/// least [`STALL_FIRST`]: short pauses say nothing about a checkpoint that is still to come. A worker that declares its phases has
+/// no such surprises, so once it has declared one that took ten times as long as a step, the least is a minute. Absent: nobody looks
+/// for stalls.
 pub const STALL_AFTER: &str = "jobset.sigs.k8s.io/stall-after";
 
-/// Annotation of a JobSet with [`STALL_AFTER`]: the same before the first step of an epoch, in a phase that gives no limit, and, with
-/// `auto`, until a pause much longer than a step was survived; a duration of five seconds or more. Absent: `30m`.
+/// Annotation of a JobSet with [`STALL_AFTER`]: the same before the first step of an epoch, at least in a phase that gives no limit,
+/// and, with `auto`, at least until the worker has declared a phase that took much longer than a step; a duration from `5s` to
+/// `720h`. Absent: `30m`.
 pub const STALL_FIRST: &str = "jobset.sigs.k8s.io/stall-first";
 
 /// Annotation of a JobSet with [`STALL_AFTER`]: what follows when no worker makes progress any longer, a value of `OnStall` of
 /// jobset-api. `Restart` needs a duration in [`STALL_AFTER`]. Absent: `Notify`.
 pub const ON_STALL: &str = "jobset.sigs.k8s.io/on-stall";
 
-/// Annotation of a JobSet with [`STALL_AFTER`]: after how many restarts in a row in which the highest step did not rise it fails, a
-/// number of at least 1. Absent: only `maxRestarts` counts.
+/// Annotation of a JobSet that restarts in place: after how many restarts in a row in which the highest step did not rise it fails, a
+/// number of at least 1. It needs no [`STALL_AFTER`], but workers that tell of their steps. Absent: only `maxRestarts` counts.
 pub const MAX_RESTARTS_WITHOUT_PROGRESS: &str = "jobset.sigs.k8s.io/max-restarts-without-progress";
 
 /// Label of Pods, `true`: they move by [`MOVE_AFTER_FAILURES`]. The Pod webhook sees no other Pods for their nodes' sake.

@@ -49,7 +49,7 @@ pub struct Settings {
     /// Address of the relays' Service, `HOST:PORT`, which the agent gets with a token for the relays. If absent, the agent
     /// gets neither.
     pub relay: Option<String>,
-    /// For how long workers may make no progress, if the JobSet says so ([`Settings::of`]).
+    /// What agents are told of progress, if the JobSet asks for any ([`Settings::of`]).
     pub stalls: Option<StallSettings>,
 }
 

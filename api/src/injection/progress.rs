@@ -19,34 +19,36 @@ const FOLDER: &str = "/var/run/jobset-progress";
 /// Room for a file of one line.
 const SIZE: &str = "1Mi";
 
-/// For how long workers may make no progress, as agents are told.
+/// For how long workers may make no progress, as agents are told. Without a time, agents report steps and no stall.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StallSettings {
-    after: String,
+    after: Option<String>,
     first: Option<String>,
 }
 
 impl StallSettings {
-    /// What the annotations of the JobSet ask for.
+    /// What the annotations of the JobSet ask for. `None` if nobody asks for progress.
     pub(super) fn of(jobset: &JobSet) -> Option<Self> {
-        let after = match jobset.stall_after()? {
+        let after = jobset.stall_after().map(|after| match after {
             StallAfter::Auto => "auto".to_owned(),
             StallAfter::After(after) => seconds(after),
-        };
-        Some(Self { after, first: jobset.stall_first().map(seconds) })
+        });
+        let first = jobset.stall_first().filter(|_| after.is_some()).map(seconds);
+        (after.is_some() || jobset.max_restarts_without_progress().is_some()).then_some(Self { after, first })
     }
 
     /// Any values: those of a Pod that is stored are restored.
     pub(crate) fn any() -> Self {
-        Self { after: String::new(), first: Some(String::new()) }
+        Self { after: Some(String::new()), first: Some(String::new()) }
     }
 
     /// Tells the agent what it has to look at.
     pub(super) fn tell(&self, agent: &mut Container) {
         let_tell(agent);
-        environment::add(agent, environment::with_value(STALL_AFTER, self.after.clone()));
-        if let Some(first) = &self.first {
-            environment::add(agent, environment::with_value(STALL_FIRST, first.clone()));
+        for (name, value) in [(STALL_AFTER, &self.after), (STALL_FIRST, &self.first)] {
+            if let Some(value) = value {
+                environment::add(agent, environment::with_value(name, value.clone()));
+            }
         }
     }
 }

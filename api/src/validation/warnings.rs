@@ -31,10 +31,10 @@ pub fn warnings(jobset: &JobSet) -> Vec<String> {
     restart_backoff::warn(&subject, &mut warnings);
     durations::warn(&subject, &mut warnings);
     nodes::warn(&subject, &mut warnings);
-    stalls::warn(&subject, &mut warnings);
     restart_request::warn(&subject, &mut warnings);
     managed_by::warn(&subject, &mut warnings);
     let spec = Path::root("spec");
+    stalls::warn(&subject, &spec, &mut warnings);
     overwritten::warn(&subject, &spec, &mut warnings);
     refused_pods::warn(&subject, &spec, &mut warnings);
     lone_restarts::warn(&subject, &spec, &mut warnings);
