@@ -36,8 +36,9 @@ pub const AGENT_QUEUE: usize = 64;
 pub const CONTROLLER_QUEUE: usize = 64 << 10;
 /// Bytes of these events.
 pub const CONTROLLER_QUEUE_BYTES: usize = 16 << 20;
-/// Bytes of exit texts that are kept for snapshots, of all agents. The annotation of the Pod has them, too.
-pub const EXIT_TEXTS: usize = 16 << 20;
+/// Bytes of the texts of reports that are kept for snapshots, of all agents: how workers ended, and how far they came. The annotations
+/// of the Pod have them, too.
+pub const KEPT_TEXTS: usize = 16 << 20;
 /// Longest name of a JobSet.
 pub const NAME_BYTES: usize = 253;
 /// Longest nonce.

@@ -15,7 +15,7 @@ use thiserror::Error;
 use tokio::sync::Notify;
 use tokio_util::bytes::Bytes;
 
-use crate::limits::{CONNECTIONS_PER_POD, CONTROLLERS, EXIT_TEXTS, Limit};
+use crate::limits::{CONNECTIONS_PER_POD, CONTROLLERS, KEPT_TEXTS, Limit};
 use feed::Feed;
 pub use outbox::Outgoing;
 use outbox::{LeaderCertificates, Outbox};
@@ -97,7 +97,7 @@ pub struct Hub {
     controllers: BTreeMap<u64, Controller>,
     /// Connections that have to end, until their tasks have noticed.
     ended: HashMap<u64, Limit>,
-    exit_texts: usize,
+    kept_texts: usize,
     numbers: u64,
 }
 
@@ -112,7 +112,7 @@ impl Hub {
             namespaces: HashMap::new(),
             controllers: BTreeMap::new(),
             ended: HashMap::new(),
-            exit_texts: 0,
+            kept_texts: 0,
             numbers: 0,
         }
     }
@@ -161,7 +161,7 @@ impl Hub {
             Some(leader) => agent.outbox.introduce(leader),
             None => agent.outbox.say_leaderless(),
         }
-        self.exit_texts += agent.limit_exit_text(EXIT_TEXTS.saturating_sub(self.exit_texts));
+        self.kept_texts += agent.limit_texts(KEPT_TEXTS.saturating_sub(self.kept_texts));
         self.agents.insert(number, agent);
         Ok((number, bell))
     }
@@ -170,9 +170,9 @@ impl Hub {
     pub fn pass(&mut self, agent: u64, event: AgentEventKind) {
         let Some(reporting) = self.agents.get_mut(&agent) else { return };
         if let AgentEventKind::Report(report) = &event {
-            self.exit_texts -= reporting.exit_text();
+            self.kept_texts -= reporting.kept_bytes();
             reporting.hello.report = Some(report.clone());
-            self.exit_texts += reporting.limit_exit_text(EXIT_TEXTS.saturating_sub(self.exit_texts));
+            self.kept_texts += reporting.limit_texts(KEPT_TEXTS.saturating_sub(self.kept_texts));
         }
         self.tell(&AgentEvent { agent, event });
     }
@@ -313,7 +313,7 @@ impl Hub {
             return Some(controller.bell);
         }
         let agent = self.agents.remove(&number)?;
-        self.exit_texts -= agent.exit_text();
+        self.kept_texts -= agent.kept_bytes();
         let Hello { pod, .. } = &agent.hello;
         if let Some(of_namespace) = self.namespaces.get_mut(&pod.namespace) {
             *of_namespace -= 1;
@@ -345,19 +345,24 @@ impl Agent {
         AgentEvent { agent, event: AgentEventKind::Hello { pod, jobset, nonce, report } }
     }
 
-    /// Bytes of its last exit text.
-    fn exit_text(&self) -> usize {
-        self.hello.report.as_ref().and_then(|report| report.exit.as_ref()).map_or(0, String::len)
+    /// Bytes of the texts of its last report.
+    fn kept_bytes(&self) -> usize {
+        let texts = self.hello.report.iter().flat_map(|report| [&report.exit, &report.progress]);
+        texts.flatten().map(String::len).sum()
     }
 
-    /// Forgets the exit text unless there is room for it. The number of bytes that are kept.
-    fn limit_exit_text(&mut self, room: usize) -> usize {
-        if self.exit_text() > room
-            && let Some(report) = &mut self.hello.report
-        {
-            report.exit = None;
+    /// Forgets texts for which there is no room, first how far the worker came. The number of bytes that are kept.
+    fn limit_texts(&mut self, room: usize) -> usize {
+        let texts: [fn(&mut Report) -> &mut Option<String>; 2] =
+            [|report| &mut report.progress, |report| &mut report.exit];
+        for text in texts {
+            if self.kept_bytes() > room
+                && let Some(report) = &mut self.hello.report
+            {
+                *text(report) = None;
+            }
         }
-        self.exit_text()
+        self.kept_bytes()
     }
 }
 

@@ -313,26 +313,43 @@ fn controller_that_breaks_the_protocol_is_an_error() {
 }
 
 #[test]
-fn exit_texts_kept_are_bounded_and_all_are_sent() {
+fn texts_kept_are_bounded_and_all_are_sent() {
     let mut hub = Hub::new(Capacity { agents: 3000, of_namespace: 3000 });
-    let texts = EXIT_TEXTS / (8 << 10);
-    let text = || Some("x".repeat(8 << 10));
+    let text = |bytes: usize| Some("x".repeat(bytes));
+    let report = || Report { epoch: 1, exit: text(8 << 10), started: None, progress: text(4 << 10) };
+    let texts = KEPT_TEXTS / (12 << 10);
     let agents: Vec<_> = (0..=texts).map(|pod| hub.join(hello(&pod.to_string(), "x")).unwrap().0).collect();
     let (controller, _) = hub.connect();
     for (number, agent) in agents.iter().enumerate() {
-        hub.pass(*agent, AgentEventKind::Report(Report { epoch: 1, exit: text(), started: None, progress: None }));
+        hub.pass(*agent, AgentEventKind::Report(report()));
         if number % 1000 == 0 {
             told(&mut hub, controller);
         }
     }
-    assert_eq!(hub.exit_texts, EXIT_TEXTS);
-    assert_eq!(hub.agents[agents.last().unwrap()].exit_text(), 0);
+    assert_eq!(hub.kept_texts, texts * (12 << 10));
+    assert_eq!(hub.agents[agents.last().unwrap()].kept_bytes(), 0);
     let last = frames(&mut hub, controller).pop().unwrap().pop().unwrap();
-    assert_eq!(last.event, AgentEventKind::Report(Report { epoch: 1, exit: text(), started: None, progress: None }));
+    assert_eq!(last.event, AgentEventKind::Report(report()));
     for agent in agents {
         hub.leave(agent);
     }
-    assert_eq!(hub.exit_texts, 0);
+    assert_eq!(hub.kept_texts, 0);
+}
+
+#[test]
+fn text_about_progress_makes_room_for_exit() {
+    let (hello, outbox, bell) = (hello("a", "x"), Outbox::default(), Bell::default());
+    let mut agent = Agent { hello, is_answered: false, outbox, bell };
+    let text = |bytes: usize| Some("x".repeat(bytes));
+    let kept = |agent: &Agent| {
+        let report = agent.hello.report.as_ref().unwrap();
+        (report.exit.is_some(), report.progress.is_some())
+    };
+    for (room, expected) in [(12, (true, true)), (11, (true, false)), (7, (false, false))] {
+        agent.hello.report = Some(Report { epoch: 1, exit: text(8), started: None, progress: text(4) });
+        let bytes = agent.limit_texts(room);
+        assert_eq!((kept(&agent), bytes), (expected, agent.kept_bytes()), "{room}");
+    }
 }
 
 #[test]
