@@ -127,8 +127,9 @@ pub enum ChannelOutput {
     Send(Report),
     /// Write the annotation. The answer is [`ChannelInput::Written`].
     Write { epoch: i32 },
-    /// Send [`ChannelInput::WriteDue`] after a random one of the `annotation_delays` of a group of this number of Pods.
-    WriteLater { pods: u32 },
+    /// Send [`ChannelInput::WriteDue`] after a random one of the `annotation_delays` of a group of this number of Pods; of the prompt
+    /// ones, if the leader hears of it by the annotation alone.
+    WriteLater { pods: u32, is_prompt: bool },
 }
 
 impl Channels {
@@ -201,7 +202,7 @@ impl Channels {
         let reported = ChannelOutput::Tell(Input::Reported { epoch });
         if let Some(owed) = self.owed.as_mut().filter(is_waited_for) {
             *owed = carried;
-            outputs.extend([reported, ChannelOutput::WriteLater { pods: self.pods }]);
+            outputs.extend([reported, self.write_later()]);
         } else if let Some(writing) = self.writing.as_mut().filter(is_waited_for) {
             *writing = carried;
             outputs.push(reported);
@@ -255,7 +256,7 @@ impl Channels {
             let mut outputs = vec![ChannelOutput::Send(report), ChannelOutput::Tell(Input::Reported { epoch })];
             // A report that is repeated does not put its write off.
             if self.owed.replace(write) != Some(write) {
-                outputs.push(ChannelOutput::WriteLater { pods: self.pods });
+                outputs.push(self.write_later());
             }
             return outputs;
         }
@@ -263,7 +264,8 @@ impl Channels {
         self.write_owed()
     }
 
-    /// The stream has it at once. Without a stream, only what is urgent is worth a request.
+    /// The stream has it at once. Without a stream, only what is urgent is worth a request, and the workers of a group tell of it in
+    /// the same second.
     fn on_progress(&mut self, text: String, is_urgent: bool) -> Vec<ChannelOutput> {
         let Some(report) = &mut self.reported else { return Vec::new() };
         report.progress = Some(text);
@@ -273,22 +275,22 @@ impl Channels {
         if is_live {
             outputs.push(ChannelOutput::Send(report));
         }
-        // A report that is owed has the text when it is written.
-        if is_urgent && self.owed.is_none() {
-            self.owed = Some(carried);
-            outputs.extend(if is_live {
-                vec![ChannelOutput::WriteLater { pods: self.pods }]
-            } else {
-                self.write_owed()
-            });
+        // A report that is owed has the text when it is written. One that is put off is not prompt.
+        if is_urgent && (self.owed.is_none() || !is_live) {
+            self.owed.get_or_insert(carried);
+            outputs.push(ChannelOutput::WriteLater { pods: self.pods, is_prompt: !is_live });
         }
         outputs
+    }
+
+    fn write_later(&self) -> ChannelOutput {
+        ChannelOutput::WriteLater { pods: self.pods, is_prompt: false }
     }
 
     /// A write that has no answer yet goes first, and this one waits again.
     fn on_write_due(&mut self) -> Vec<ChannelOutput> {
         if self.writing.is_some() && self.owed.is_some() {
-            return vec![ChannelOutput::WriteLater { pods: self.pods }];
+            return vec![self.write_later()];
         }
         self.write_owed()
     }
@@ -318,7 +320,7 @@ impl Channels {
         if has_failed && is_left && is_newest {
             let rests = write.is_awaited && write.epoch > self.synced;
             self.owed = Some(Write { is_awaited: false, rests, ..write });
-            outputs.extend((!rests).then_some(ChannelOutput::WriteLater { pods: self.pods }));
+            outputs.extend((!rests).then(|| self.write_later()));
             return outputs;
         }
         if self.owed.is_some_and(|owed| owed.is_awaited || self.stream != Stream::Live) {

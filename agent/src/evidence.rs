@@ -2,12 +2,19 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
 use crate::descendants::{descendants, stat_fields};
 
+/// How long a look at the processes may take, and a command beyond its own limit. It takes milliseconds, unless a disk hangs: then
+/// perhaps no program can be started.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// What stands for the output of a command that has not come back.
+const STUCK: &str = "(the stall command did not come back: no program can be started, or a disk hangs)";
 /// Most processes in a report.
 const MOST_PROCESSES: usize = 16;
 /// Longest text of the kernel about a process, in characters.
@@ -37,6 +44,24 @@ impl Evidence {
             tracing::info!(line, "the stall command says");
         }
     }
+}
+
+/// Looks, and runs a command that has a limit of its own. What takes too long is left out: the report of a stall waits for it.
+pub async fn gather(
+    look: impl FnOnce() -> Vec<Value> + Send + 'static,
+    command: Option<(impl FnOnce() -> String + Send + 'static, Duration)>,
+) -> Evidence {
+    let processes = in_time(look, PATIENCE).await.unwrap_or_default();
+    let output = match command {
+        Some((command, limit)) => in_time(command, limit + PATIENCE).await.unwrap_or_else(|| STUCK.to_owned()),
+        None => String::new(),
+    };
+    Evidence { processes, output }
+}
+
+/// Does this on another thread. `None` if it takes longer than this: the thread goes on, and nobody waits for it.
+pub async fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static, limit: Duration) -> Option<T> {
+    timeout(limit, spawn_blocking(work)).await.ok()?.ok()
 }
 
 /// The CPU time that each process had used at a time.
@@ -113,9 +138,30 @@ fn ticks(fields: &[String]) -> u64 {
 mod tests {
     use std::process::Command;
 
+    use std::sync::mpsc;
+
     use rustix::process::{Pid, Signal, kill_process};
+    use tokio::sync::oneshot;
 
     use super::*;
+    use crate::stall_command::LIMIT;
+
+    #[tokio::test(start_paused = true)]
+    async fn command_that_does_not_come_back_is_left_out() {
+        let (begins, has_begun) = oneshot::channel();
+        let (_open, gate) = mpsc::channel::<()>();
+        let command = move || {
+            let _ = begins.send(());
+            let _ = gate.recv();
+            String::new()
+        };
+        let late = async {
+            has_begun.await.unwrap();
+            tokio::time::advance(LIMIT + PATIENCE).await;
+        };
+        let (evidence, ()) = tokio::join!(gather(|| vec![json!("process")], Some((command, LIMIT))), late);
+        assert_eq!(evidence, Evidence { processes: vec![json!("process")], output: STUCK.to_owned() });
+    }
 
     #[test]
     fn stopped_process_comes_first_with_its_state() {

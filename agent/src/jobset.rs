@@ -36,6 +36,38 @@ struct JobSetAnnotations {
 #[serde(rename_all = "camelCase", default)]
 struct JobSetSpec {
     failure_policy: FailurePolicy,
+    replicated_jobs: Vec<ReplicatedJob>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct ReplicatedJob {
+    #[serde(default = "one")]
+    replicas: u32,
+    #[serde(default)]
+    template: JobTemplate,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct JobTemplate {
+    #[serde(default)]
+    spec: JobSpec,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct JobSpec {
+    #[serde(default = "one")]
+    parallelism: u32,
+}
+
+impl Default for JobSpec {
+    fn default() -> Self {
+        Self { parallelism: one() }
+    }
+}
+
+/// The default of both numbers in Kubernetes.
+fn one() -> u32 {
+    1
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -60,6 +92,13 @@ struct JobSetProgress {
 }
 
 impl JobSetView {
+    /// Number of Pods of the JobSet.
+    pub fn pods(&self) -> u32 {
+        let jobs = self.spec.replicated_jobs.iter();
+        let pods = jobs.map(|job| job.replicas.saturating_mul(job.template.spec.parallelism));
+        pods.fold(0, u32::saturating_add)
+    }
+
     /// `status.progress.longestPauseSeconds`.
     pub fn longest_pause(&self) -> Option<u32> {
         self.status.progress.longest_pause_seconds
@@ -111,6 +150,13 @@ mod tests {
             "status": {"syncedEpoch": 4, "deprecatedEpoch": 3, "terminalState": "Failed", "conditions": []},
         }));
         assert_eq!(observed, JobSetState { uid: "u".into(), synced: 4, deprecated: 3, failed: true, bypass });
+    }
+
+    #[test]
+    fn pods_are_those_of_all_jobs() {
+        let jobs = json!([{}, {"replicas": 2, "template": {"spec": {"parallelism": 3, "template": {}}}}]);
+        let jobset = json!({"metadata": {"uid": "u", "resourceVersion": "7"}, "spec": {"replicatedJobs": jobs}});
+        assert_eq!(serde_json::from_value::<JobSetView>(jobset).unwrap().pods(), 7);
     }
 
     #[test]

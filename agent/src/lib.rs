@@ -14,7 +14,7 @@
 //! - [`save`] lets the worker beside a sidecar save its state before the Pod restarts.
 //! - [`termination_log`] shows in the Pod's status why the agent could not start, or how its worker ended.
 //! - [`progress`] decides, as pure, when a worker makes no progress, and what is reported of it. [`follow`] reads what the worker
-//!   tells. [`evidence`] and [`stall_command`] say what was seen of a worker that makes none. [`group_pause`] has what the status says.
+//!   tells. [`evidence`] and [`stall_command`] say what was seen of a worker that makes none. [`group`] has what the JobSet says.
 //! - [`descendants`] finds the processes of a supervised worker, so that none survives into the next epoch.
 
 pub mod annotation;
@@ -29,7 +29,7 @@ pub mod epoch_file;
 pub mod error;
 pub mod evidence;
 pub mod follow;
-pub mod group_pause;
+pub mod group;
 pub mod install;
 pub mod jobset;
 pub mod liveness;

@@ -15,7 +15,7 @@ use crate::connect::connect;
 use crate::decide::{Agent, Input, Output};
 use crate::error::Error;
 use crate::follow::{FileState, Follower};
-use crate::group_pause::GroupPause;
+use crate::group::GroupFacts;
 use crate::signals::{SignalEvent, Signals};
 use crate::transport::{Transport, until};
 use crate::worker::{self, Worker};
@@ -47,9 +47,9 @@ pub async fn run(config: Config, start: Annotation, signals: &mut Signals) -> Re
 
     let client = connect().await?;
     let Config { names, jobset_uid, relay, progress, .. } = config.clone();
-    let group_pause = Arc::<GroupPause>::default();
-    let follower = Follower::start(progress, Arc::clone(&group_pause)).await;
-    let transport = Transport::start(client, names, jobset_uid, Arc::new(start), relay, group_pause);
+    let group = Arc::<GroupFacts>::default();
+    let follower = Follower::start(progress, Arc::clone(&group)).await;
+    let transport = Transport::start(client, names, jobset_uid, Arc::new(start), relay, group);
     let (sender, mut finished) = mpsc::channel(1);
     let ready = VecDeque::new();
     let mut executor =

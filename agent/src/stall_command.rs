@@ -8,12 +8,14 @@ use std::time::{Duration, Instant};
 
 use jobset_protocol::agent::EPOCH;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, test_kill_process_group, waitpgid};
 
 use crate::worker::spawn;
 
 /// How long the command may run.
-const LIMIT: Duration = Duration::from_secs(10);
+pub const LIMIT: Duration = Duration::from_secs(10);
+/// How often a command that has closed its output is looked at.
+const LOOK: Duration = Duration::from_millis(20);
 /// Most bytes of its output.
 const MOST_OUTPUT: usize = 64 << 10;
 /// Variable with the process id of the worker.
@@ -37,20 +39,36 @@ fn output_of(command: &OsString, worker: Option<i32>, epoch: i32, limit: Duratio
     let group = Pid::from_child(&spawn(&mut shell)?);
     // The command holds writers of the pipe, which has an end only without them.
     drop(shell);
-    let (mut output, has_ended) = read(reader, limit);
-    if !has_ended {
+    let end = Instant::now() + limit;
+    let (mut output, is_whole) = read(reader, end);
+    // A command that writes to a file, or has left a process behind, may still be at work.
+    if !is_whole || !ends(group, end) {
         let _ = kill_process_group(group, Signal::KILL);
         output.push_str("\n(the stall command was killed: it has not ended in time, or wrote too much)");
     }
     Ok(output)
 }
 
+/// Waits until no process of the group is left. Returns whether that came in time.
+fn ends(group: Pid, end: Instant) -> bool {
+    loop {
+        // A process that nobody has reaped counts as one that is left.
+        while let Ok(Some(_)) = waitpgid(group, WaitOptions::NOHANG) {}
+        if test_kill_process_group(group).is_err() {
+            return true;
+        }
+        if Instant::now() >= end {
+            return false;
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
 /// Reads to the end, as long as there is time and room. Returns whether that was the end.
-fn read(mut reader: PipeReader, limit: Duration) -> (String, bool) {
-    let end = Instant::now() + limit;
+fn read(mut reader: PipeReader, end: Instant) -> (String, bool) {
     let mut bytes = Vec::new();
     let mut chunk = [0; 4096];
-    let has_ended = loop {
+    let is_whole = loop {
         let left = end.saturating_duration_since(Instant::now());
         let timeout = Timespec::try_from(left).unwrap_or_default();
         let is_ready = poll(&mut [PollFd::new(&reader, PollFlags::IN)], Some(&timeout));
@@ -64,7 +82,7 @@ fn read(mut reader: PipeReader, limit: Duration) -> (String, bool) {
             Err(_) => break true,
         }
     };
-    (String::from_utf8_lossy(&bytes).into_owned(), has_ended)
+    (String::from_utf8_lossy(&bytes).into_owned(), is_whole)
 }
 
 #[cfg(test)]
@@ -85,6 +103,23 @@ mod tests {
     fn command_that_hangs_is_killed() {
         let text = output("echo begun; sleep 600", Duration::from_millis(300));
         assert!(text.starts_with("begun\n\n(the stall command was killed"), "{text}");
+    }
+
+    #[test]
+    fn command_that_hangs_without_output_is_killed() {
+        let text = output("exec >/dev/null 2>&1; sleep 600", Duration::from_millis(300));
+        assert!(text.starts_with("\n(the stall command was killed"), "{text}");
+    }
+
+    #[test]
+    fn command_that_writes_to_a_file_is_awaited() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("dump");
+        let command = format!("exec >{} 2>&1; sleep 0.2; echo dumped", file.display());
+        assert_eq!(
+            (output(&command, LIMIT), std::fs::read_to_string(file).unwrap()),
+            (String::new(), "dumped\n".into())
+        );
     }
 
     #[test]

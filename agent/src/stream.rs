@@ -24,7 +24,7 @@ use tokio_rustls::TlsConnector;
 use crate::args::Relay;
 use crate::backoff::exponential;
 use crate::channels::{CONNECTING_TIMEOUT, ChannelInput, STREAM_TIMEOUT};
-use crate::group_pause::GroupPause;
+use crate::group::GroupFacts;
 use crate::liveness::Liveness;
 use crate::relay_address::full_address;
 
@@ -127,7 +127,7 @@ impl StreamError {
 }
 
 /// Keeps a connection to a relay. Sends what comes over it, and [`ChannelInput::Disconnected`] when it has ended; ends with the
-/// receiver of `inputs`. `present` has what to tell the relay: at the beginning, and whenever it changes. `group_pause` takes the
+/// receiver of `inputs`. `present` has what to tell the relay: at the beginning, and whenever it changes. `group` takes the
 /// longest pause of the JobSet.
 pub async fn run(
     relay: Relay,
@@ -135,13 +135,13 @@ pub async fn run(
     mut present: watch::Receiver<Present>,
     inputs: mpsc::Sender<ChannelInput>,
     progress: watch::Sender<Progress>,
-    group_pause: Arc<GroupPause>,
+    group: Arc<GroupFacts>,
 ) {
     let mut failures = 0;
     loop {
         progress.send_replace(Progress::Connecting);
         let mut was_live = false;
-        let ended = converse(&relay, &jobset, &mut present, &inputs, &progress, &group_pause, &mut was_live).await;
+        let ended = converse(&relay, &jobset, &mut present, &inputs, &progress, &group, &mut was_live).await;
         progress.send_replace(Progress::Unconnected);
         let Err(error) = ended else { return };
         if inputs.send(ChannelInput::Disconnected).await.is_err() {
@@ -169,7 +169,7 @@ async fn converse(
     present: &mut watch::Receiver<Present>,
     inputs: &mpsc::Sender<ChannelInput>,
     progress: &watch::Sender<Progress>,
-    group_pause: &GroupPause,
+    group: &GroupFacts,
     was_live: &mut bool,
 ) -> Result<(), StreamError> {
     let token_path = relay.folder.join(RELAY_TOKEN);
@@ -234,7 +234,7 @@ async fn converse(
             ToAgent::Signed(signed) => {
                 let leader = leader.as_ref().ok_or(StreamError::NoLeader)?;
                 let Some(input) = liveness.hear(leader.open(&signed)?, Instant::now().into_std()) else { continue };
-                group_pause.raise(liveness.longest_pause);
+                group.raise_pause(liveness.longest_pause);
                 *was_live |= matches!(input, ChannelInput::Statement { is_answer: true, .. });
                 if inputs.send(input).await.is_err() {
                     return Ok(());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jobset_protocol::agent::annotation_delays;
+use jobset_protocol::agent::{annotation_delays, prompt_delay};
 use jobset_stream::message::Report;
 use kube::Client;
 use tokio::sync::{mpsc, watch};
@@ -15,7 +15,7 @@ use crate::args::{Names, Relay};
 use crate::channels::{ChannelInput, ChannelOutput, Channels};
 use crate::decide::Input;
 use crate::follow::ProgressUpdate;
-use crate::group_pause::GroupPause;
+use crate::group::GroupFacts;
 use crate::report::Extras;
 use crate::stream::{self, JobSetName, Present, Progress};
 use crate::worker_exit::WorkerExit;
@@ -37,8 +37,7 @@ pub struct Transport {
     exit: Option<Arc<WorkerExit>>,
     /// How far workers came.
     told: Option<Arc<Annotation>>,
-    /// The longest pause that the status has.
-    group_pause: Arc<GroupPause>,
+    group: Arc<GroupFacts>,
     watch: JoinSet<()>,
     watched: (mpsc::Sender<Input>, mpsc::Receiver<Input>),
     inputs: (mpsc::Sender<ChannelInput>, mpsc::Receiver<ChannelInput>),
@@ -63,7 +62,7 @@ impl Transport {
         jobset_uid: Option<String>,
         start: Arc<Annotation>,
         relay: Option<Relay>,
-        group_pause: Arc<GroupPause>,
+        group: Arc<GroupFacts>,
     ) -> Self {
         if relay.is_some() && jobset_uid.is_none() {
             tracing::warn!("the relays are not used: they need the UID of the JobSet; set JOBSET_UID");
@@ -78,7 +77,7 @@ impl Transport {
             start,
             exit: None,
             told: None,
-            group_pause,
+            group,
             watch: JoinSet::new(),
             watched: mpsc::channel(INPUT_QUEUE),
             inputs: mpsc::channel(INPUT_QUEUE),
@@ -94,8 +93,8 @@ impl Transport {
             let (sender, present) = watch::channel(Present::default());
             let jobset = JobSetName { name: transport.names.jobset.clone(), uid };
             let inputs = transport.inputs.0.clone();
-            let group_pause = Arc::clone(&transport.group_pause);
-            transport.stream.spawn(stream::run(relay, jobset, present, inputs, progress, group_pause));
+            let group = Arc::clone(&transport.group);
+            transport.stream.spawn(stream::run(relay, jobset, present, inputs, progress, group));
             transport.present = Some(sender);
         }
         transport.execute(first);
@@ -156,9 +155,9 @@ impl Transport {
         self.on(ChannelInput::Progress { text, is_urgent })
     }
 
-    /// Sets the annotation about progress. A policy that has rejected one rejects all: it is of the release before.
+    /// Sets the annotation about progress. A policy that has rejected one rejects all for now: it is of the release before.
     fn tell(&mut self, progress: Option<String>) {
-        if self.told.as_ref().is_none_or(|told| told.admitted().is_some()) {
+        if self.told.as_ref().is_none_or(|told| told.may_be_replaced()) {
             self.told = progress.map(|text| Arc::new(Annotation::new(text)));
         }
     }
@@ -177,8 +176,8 @@ impl Transport {
                     tracing::info!(?progress, "the stream is not there in time; relying on the API server until it is");
                 }
                 self.watch = JoinSet::new();
-                let (inputs, group_pause) = (self.watched.0.clone(), Arc::clone(&self.group_pause));
-                self.watch.spawn(jobset_watch::run(self.client.clone(), self.names.clone(), inputs, group_pause));
+                let (inputs, group) = (self.watched.0.clone(), Arc::clone(&self.group));
+                self.watch.spawn(jobset_watch::run(self.client.clone(), self.names.clone(), inputs, group));
                 let fell_back = self.channels.has_fallen_back();
                 self.prepare_hello(|present| present.fell_back = fell_back);
             }
@@ -199,8 +198,11 @@ impl Transport {
                     let _ = sender.send(ChannelInput::Written(answer.await)).await;
                 });
             }
-            ChannelOutput::WriteLater { pods } => {
-                let (least, most) = annotation_delays(pods).into_inner();
+            ChannelOutput::WriteLater { pods, is_prompt } => {
+                // Without a stream, the watch knows the number.
+                let pods = pods.max(self.group.pods());
+                let delays = if is_prompt { Duration::ZERO..=prompt_delay(pods) } else { annotation_delays(pods) };
+                let (least, most) = delays.into_inner();
                 self.write_due = Some(Instant::now() + least + most.saturating_sub(least).mul_f64(fastrand::f64()));
             }
         }

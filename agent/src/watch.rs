@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use crate::args::Names;
 use crate::backoff::jittered;
 use crate::decide::{Input, JobSetState};
-use crate::group_pause::GroupPause;
+use crate::group::GroupFacts;
 use crate::jobset::JobSetView;
 use crate::request_failure::RequestFailure;
 use crate::watch_backoff::WatchBackoff;
@@ -46,6 +46,8 @@ pub struct Cursor {
     listed: Option<JobSetState>,
     /// The longest pause that the newest status has.
     longest_pause: Option<u32>,
+    /// The number of Pods that the newest specification has.
+    pods: Option<u32>,
 }
 
 impl Cursor {
@@ -65,7 +67,7 @@ impl Cursor {
         let (version, state) = match event {
             WatchEvent::Added(jobset) | WatchEvent::Modified(jobset) => {
                 let state = JobSetState::from(&jobset);
-                self.longest_pause = jobset.longest_pause();
+                (self.longest_pause, self.pods) = (jobset.longest_pause(), Some(jobset.pods()));
                 (jobset.metadata.resource_version, Some(state))
             }
             // The worker continues to run until garbage collection deletes its Pod.
@@ -99,13 +101,13 @@ impl Cursor {
     }
 }
 
-/// Watches the JobSet and sends the inputs, until the receiver is closed. Notes the longest pause that the status has.
-pub async fn run(client: Client, names: Names, inputs: mpsc::Sender<Input>, group_pause: Arc<GroupPause>) {
+/// Watches the JobSet and sends the inputs, until the receiver is closed. Notes what it says of the group.
+pub async fn run(client: Client, names: Names, inputs: mpsc::Sender<Input>, group: Arc<GroupFacts>) {
     let Names { namespace, jobset, .. } = &names;
     let mut cursor = Cursor::default();
     let mut backoff = WatchBackoff::default();
     while !inputs.is_closed() {
-        let failure = watch(&client, &names, &mut cursor, &inputs, &group_pause, &mut backoff).await.err();
+        let failure = watch(&client, &names, &mut cursor, &inputs, &group, &mut backoff).await.err();
         let wait = backoff.on_end(failure.as_ref().and_then(|failure| failure.retry_after));
         match failure {
             Some(failure) if failure.code != GONE => {
@@ -135,7 +137,7 @@ async fn watch(
     Names { namespace, jobset, .. }: &Names,
     cursor: &mut Cursor,
     inputs: &mpsc::Sender<Input>,
-    group_pause: &GroupPause,
+    group: &GroupFacts,
     backoff: &mut WatchBackoff,
 ) -> Result<(), RequestFailure> {
     let path = format!("/apis/{GROUP}/{VERSION}/namespaces/{namespace}/{RESOURCE}");
@@ -153,7 +155,10 @@ async fn watch(
     {
         let was_listing = cursor.after.is_none();
         let input = cursor.apply(event).map_err(|status| RequestFailure::from(&*status))?;
-        group_pause.raise(cursor.longest_pause);
+        group.raise_pause(cursor.longest_pause);
+        if let Some(pods) = cursor.pods {
+            group.set_pods(pods);
+        }
         backoff.on_event();
         if input.is_none() && was_listing && cursor.after.is_some() {
             tracing::info!(%namespace, %jobset, "the JobSet does not exist; waiting for it");
@@ -242,7 +247,7 @@ mod tests {
 
     #[test]
     fn resource_version_gone_restarts_from_initial_events() {
-        let after = Cursor { after: Some("3".into()), listed: None, longest_pause: None };
+        let after = Cursor { after: Some("3".into()), listed: None, longest_pause: None, pods: None };
         let mut cursor = after.clone();
         assert_eq!(cursor.apply(gone()).unwrap_err().code, 410);
         assert_eq!(cursor, Cursor::default());

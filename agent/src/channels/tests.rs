@@ -36,6 +36,10 @@ fn failed(epoch: i32) -> ChannelInput {
     ChannelInput::Written(Input::ReportFailed { epoch, retry_after: None })
 }
 
+fn later(pods: u32) -> ChannelOutput {
+    ChannelOutput::WriteLater { pods, is_prompt: false }
+}
+
 fn live() -> Channels {
     let (mut channels, _) = Channels::new(true);
     channels.step(answer(1));
@@ -90,8 +94,7 @@ fn report_behind_another_write_goes_over_live_stream() {
     assert_eq!(channels.step(reports(3)), [], "the first write has no answer");
     let outputs = channels.step(answer(2));
     let reported = ChannelOutput::Tell(Input::Reported { epoch: 3 });
-    let later = ChannelOutput::WriteLater { pods: 300 };
-    assert_eq!(outputs[1..4], [ChannelOutput::Send(report(3)), reported, later]);
+    assert_eq!(outputs[1..4], [ChannelOutput::Send(report(3)), reported, later(300)]);
     channels.step(written(2));
     assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::Write { epoch: 3 }]);
 }
@@ -110,7 +113,7 @@ fn report_over_the_stream_is_written_later() {
     let mut channels = live();
     let outputs = channels.step(reports(2));
     let reported = ChannelOutput::Tell(Input::Reported { epoch: 2 });
-    assert_eq!(outputs, [ChannelOutput::Send(report(2)), reported, ChannelOutput::WriteLater { pods: 300 }]);
+    assert_eq!(outputs, [ChannelOutput::Send(report(2)), reported, later(300)]);
     assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::Write { epoch: 2 }]);
     assert_eq!(channels.step(written(2)), []);
     assert_eq!(channels.step(ChannelInput::WriteDue), []);
@@ -121,7 +124,7 @@ fn late_write_that_fails_is_repeated() {
     let mut channels = live();
     channels.step(reports(2));
     channels.step(ChannelInput::WriteDue);
-    assert_eq!(channels.step(failed(2)), [ChannelOutput::WriteLater { pods: 300 }]);
+    assert_eq!(channels.step(failed(2)), [later(300)]);
     assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::Write { epoch: 2 }]);
 }
 
@@ -131,7 +134,7 @@ fn write_that_is_due_during_another_follows_later() {
     channels.step(reports(2));
     channels.step(ChannelInput::WriteDue);
     channels.step(reports(3));
-    assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::WriteLater { pods: 300 }]);
+    assert_eq!(channels.step(ChannelInput::WriteDue), [later(300)]);
     channels.step(written(2));
     assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::Write { epoch: 3 }]);
 }
@@ -143,7 +146,7 @@ fn awaited_write_failing_after_stream_return_is_repeated_later() {
     channels.step(reports(2));
     let reported = ChannelOutput::Tell(Input::Reported { epoch: 2 });
     assert_eq!(channels.step(answer(1)), [ChannelOutput::Send(report(2)), reported, told(1)]);
-    assert_eq!(channels.step(failed(2)), [ChannelOutput::WriteLater { pods: 300 }]);
+    assert_eq!(channels.step(failed(2)), [later(300)]);
     assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::Write { epoch: 2 }]);
 }
 
@@ -154,8 +157,7 @@ fn failed_write_is_repeated_later_after_stream_return() {
     channels.step(reports(2));
     assert_eq!(channels.step(failed(2)).len(), 1, "the state machine of the agent reports again");
     let reported = ChannelOutput::Tell(Input::Reported { epoch: 2 });
-    let later = ChannelOutput::WriteLater { pods: 300 };
-    assert_eq!(channels.step(answer(1)), [ChannelOutput::Send(report(2)), reported, later, told(1)]);
+    assert_eq!(channels.step(answer(1)), [ChannelOutput::Send(report(2)), reported, later(300), told(1)]);
     assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::Write { epoch: 2 }]);
 }
 
@@ -187,7 +189,7 @@ fn report_maybe_lost_with_stream_is_repeated_soon() {
     channels.step(reports(2));
     channels.step(ChannelInput::Disconnected);
     let answer = Input::ReportFailed { epoch: 2, retry_after: None };
-    assert_eq!(channels.step(failed(2)), [ChannelOutput::Tell(answer), ChannelOutput::WriteLater { pods: 300 }]);
+    assert_eq!(channels.step(failed(2)), [ChannelOutput::Tell(answer), later(300)]);
     assert_eq!(channels.step(reports(2)), [ChannelOutput::Write { epoch: 2 }]);
 }
 
@@ -260,7 +262,7 @@ fn stall_goes_over_the_stream_and_is_written_later() {
     channels.step(ChannelInput::WriteDue);
     channels.step(written(2));
     let outputs = channels.step(progress("a", true));
-    assert_eq!(outputs, [ChannelOutput::Send(progressed(2, "a")), ChannelOutput::WriteLater { pods: 300 }]);
+    assert_eq!(outputs, [ChannelOutput::Send(progressed(2, "a")), later(300)]);
     // The write of the end of the stall is the same.
     assert_eq!(channels.step(progress("b", true)), [ChannelOutput::Send(progressed(2, "b"))]);
     assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::Write { epoch: 2 }]);
@@ -271,20 +273,23 @@ fn stall_goes_over_the_stream_and_is_written_later() {
 }
 
 #[test]
-fn stall_without_stream_is_written_at_once() {
+fn stall_without_stream_is_written_promptly() {
+    let prompt = || ChannelOutput::WriteLater { pods: 0, is_prompt: true };
     let (mut channels, _) = Channels::new(false);
     assert_eq!(channels.step(progress("a", true)), [], "before the first report");
     channels.step(ChannelInput::Watched(Input::JobSet(state(1, 0))));
     channels.step(reports(2));
-    assert_eq!(channels.step(progress("a", true)), [], "one write at a time");
-    assert_eq!(
-        channels.step(written(2)),
-        [ChannelOutput::Tell(Input::Reported { epoch: 2 }), ChannelOutput::Write { epoch: 2 }]
-    );
+    assert_eq!(channels.step(progress("a", true)), [prompt()]);
+    assert_eq!(channels.step(ChannelInput::WriteDue), [later(0)], "one write at a time");
+    let reported = ChannelOutput::Tell(Input::Reported { epoch: 2 });
+    assert_eq!(channels.step(written(2)), [reported, ChannelOutput::Write { epoch: 2 }]);
     assert_eq!(channels.step(written(2)), []);
-    assert_eq!(channels.step(progress("b", true)), [ChannelOutput::Write { epoch: 2 }]);
-    // A write that fails is tried again, and nobody waits for it.
-    assert_eq!(channels.step(failed(2)), [ChannelOutput::WriteLater { pods: 0 }]);
+    // The agents of a group do not write in the same second.
+    assert_eq!(channels.step(progress("b", true)), [prompt()]);
+    assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::Write { epoch: 2 }]);
+    // A write that fails is tried again, and nobody waits for it. What is urgent does not wait as long.
+    assert_eq!(channels.step(failed(2)), [later(0)]);
+    assert_eq!(channels.step(progress("c", true)), [prompt()]);
     assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::Write { epoch: 2 }]);
 }
 

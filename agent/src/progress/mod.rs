@@ -1,7 +1,7 @@
 //! The progress of a worker, as it tells of it: what was read at which time, and what follows. A state machine without clock or I/O.
 //!
 //! Each reading of the file or of the output is [`ProgressState::read`]. Whatever a worker tells counts as a sign of progress, except
-//! that its step does not fall: of a line with a lower step, only the time counts.
+//! that its step does not fall: of a line with a lower step, the step is left out.
 
 mod limits;
 mod line;
@@ -260,9 +260,6 @@ impl WorkerProgress {
     }
 
     fn take(&mut self, line: ProgressLine, pauses: &mut Pauses) {
-        if line.step.is_some_and(|step| Some(step) < self.step) {
-            return;
-        }
         if line.is_empty() {
             // A worker that only touches the file makes a step with each touch.
             if self.step.is_none() && self.phase.is_none() {
@@ -271,13 +268,15 @@ impl WorkerProgress {
             }
             return;
         }
+        let has_fallen = line.step.is_some_and(|step| Some(step) < self.step);
+        // A worker that begins again at an earlier step has perhaps not ended its checkpoint.
         let has_left_checkpoint =
-            |phase: &(String, _)| phase.0 == CHECKPOINT && line.phase.as_deref() != Some(CHECKPOINT);
+            |phase: &(String, _)| !has_fallen && phase.0 == CHECKPOINT && line.phase.as_deref() != Some(CHECKPOINT);
         if self.phase.as_ref().is_some_and(has_left_checkpoint) {
             self.checkpoint = self.checkpoint.max(self.step);
         }
         self.checkpoint = self.checkpoint.max(line.checkpoint);
-        if let Some(step) = line.step {
+        if let Some(step) = line.step.filter(|_| !has_fallen) {
             let risen = self.step.map_or(0, |before| step - before);
             pauses.steps = pauses.steps.saturating_add(u32::try_from(risen).unwrap_or(u32::MAX));
             // With its first line, a worker may say where it begins.

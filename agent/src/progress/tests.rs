@@ -83,7 +83,8 @@ const STEPS: Told = ("+", 1, 100);
 #[case::auto_after_long_compilation(StallAfter::Auto, &[("phase=compile", 1, 1), ("+", 1200, 1), STEPS], Some(1800))]
 #[case::same_step_again(after(90), &[STEPS, ("100", 80, 50)], Some(90))]
 #[case::fallen_step(after(90), &[STEPS, ("3", 80, 50)], Some(90))]
-#[case::fallen_step_in_phase(after(90), &[STEPS, ("3 phase=eval", 80, 50)], Some(90))]
+#[case::fallen_step_in_phase(after(90), &[STEPS, ("3 phase=eval", 80, 50)], Some(1800))]
+#[case::fallen_step_after_phase(after(90), &[STEPS, ("+ phase=eval", 1, 1), ("3", 80, 50)], Some(90))]
 #[case::torn_line(after(90), &[STEPS, ("st", 80, 50)], Some(90))]
 #[case::absurd_step(after(90), &[STEPS, ("99999999999999999999", 80, 50)], Some(90))]
 fn stall_begins_as_long_after_last_word(#[case] after: StallAfter, #[case] told: &[Told], #[case] limit: Option<u64>) {
@@ -233,6 +234,7 @@ fn first_word_and_later_steps_are_said() {
 #[case::left_for_another(&[("5 phase=checkpoint", 1, 1), ("5 phase=eval", 1, 1)], Some(5))]
 #[case::said_alone(&[("7 checkpoint=4", 1, 1), ("8", 1, 1)], Some(4))]
 #[case::fallen(&[("7 checkpoint=4", 1, 1), ("8 checkpoint=2", 1, 1)], Some(4))]
+#[case::begun_again(&[("7 checkpoint=4", 1, 1), ("8 phase=checkpoint", 1, 1), ("5", 1, 1)], Some(4))]
 fn checkpoint_is_declared_once_its_phase_is_left(#[case] told: &[Told], #[case] expected: Option<i64>) {
     let mut follow = Follow::new(after(90));
     for told in told {

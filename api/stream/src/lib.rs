@@ -21,7 +21,7 @@ pub mod signature;
 pub mod tls;
 
 /// Largest frame in bytes between an agent and a relay. A token has some 1,500 bytes.
-pub const AGENT_FRAME: usize = 24 << 10;
+pub const AGENT_FRAME: usize = 16 << 10;
 /// Largest frame in bytes between a relay and the controller.
 pub const CONTROLLER_FRAME: usize = 4 << 20;
 /// Most events in one frame of a relay.
