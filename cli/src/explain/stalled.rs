@@ -84,7 +84,7 @@ fn evidence(node: Option<&str>, step: Option<i64>, stall: &Stall) -> String {
     printable(&words.join(", "))
 }
 
-/// The last lines that the user's command wrote (`STALL_COMMAND`).
+/// The last lines that the user's command wrote (`JOBSET_STALL_COMMAND`).
 fn output(stall: &Stall) -> Vec<String> {
     let lines: Vec<&str> = stall.evidence.output.lines().filter(|line| !line.trim().is_empty()).collect();
     let last = &lines[lines.len().saturating_sub(LINES)..];
