@@ -177,7 +177,7 @@ conformance: tools ## Runs suites of the Go JobSet, Kueue and Trainer against ou
 	@$(SHIPPED) $(DEBUG)/conformance $(ARGS)
 
 .PHONY: clients
-clients: tools deps ## JobSets in Kueue's queues and of Trainer's jobs, beyond those suites, on real kubelets: twenty minutes.
+clients: tools deps ## JobSets in Kueue's queues and of Trainer's jobs, beyond those suites, on real kubelets: half an hour.
 	@$(E2E) programs
 	$(SHIPPED) cargo test $(EVERYTHING) --test e2e -- --ignored --nocapture --test-threads 1 clients::
 

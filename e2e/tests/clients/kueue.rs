@@ -4,7 +4,7 @@
 use anyhow::{Context, Result, ensure};
 use jobset_api::JobSet;
 use jobset_harness::cluster::Cluster;
-use jobset_harness::group::{Group, LIMIT};
+use jobset_harness::group::{Group, LIMIT, Workers};
 use jobset_harness::process::Signal;
 use jobset_harness::progress::progress;
 use jobset_harness::wait::{self, Check};
@@ -191,7 +191,7 @@ async fn preempted_in_the_middle_of_a_restart(cluster: &Cluster) -> Result<()> {
 }
 
 /// Waits until the JobSet is in no restart and all its workers run.
-async fn runs_again(group: &Group) -> Result<jobset_harness::group::Workers> {
+pub(super) async fn runs_again(group: &Group) -> Result<Workers> {
     let epoch = wait::until_met(LIMIT, format!("the restart of {} to end", group.name), || async {
         let jobset: JobSet = group.jobsets.get(&group.name).await?;
         let status = jobset.status.unwrap_or_default();

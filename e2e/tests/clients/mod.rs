@@ -4,6 +4,7 @@ mod explained;
 mod kueue;
 mod multikueue;
 mod queue;
+mod topology;
 mod trainer;
 
 use anyhow::Result;

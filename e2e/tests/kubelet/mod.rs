@@ -29,4 +29,5 @@ pub(crate) mod stream;
 mod success;
 mod supervised;
 
+pub(crate) use ends::{has_restarted, notes};
 pub(crate) use shared::{assert_in_place, binaries, run_kubectl_jobset};

@@ -97,7 +97,7 @@ pub(super) async fn says(group: &Group, condition: &str, words: &[&str]) -> Resu
 }
 
 /// Waits until an Event of this reason has all of these words.
-pub(super) async fn notes(group: &Group, reason: &str, words: &[&str]) -> Result<()> {
+pub(crate) async fn notes(group: &Group, reason: &str, words: &[&str]) -> Result<()> {
     wait::until_met(LIMIT, format!("an event {reason} of {} with {words:?}", group.namespace), || async {
         let all = group.events(reason).await?;
         let is_met = all.iter().any(|note| words.iter().all(|word| note.contains(word)));
@@ -107,7 +107,7 @@ pub(super) async fn notes(group: &Group, reason: &str, words: &[&str]) -> Result
 }
 
 /// Asserts how often the group has restarted, and how many of these restarts count.
-pub(super) async fn has_restarted(group: &Group, restarts: i32, counted: i32) -> Result<()> {
+pub(crate) async fn has_restarted(group: &Group, restarts: i32, counted: i32) -> Result<()> {
     let status = group.status().await?;
     ensure!(!conditions::is_true(&status.conditions, conditions::FAILED), "{:?}", status.conditions);
     ensure!(
