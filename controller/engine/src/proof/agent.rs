@@ -8,6 +8,8 @@ use jobset_agent::barrier::Barrier;
 use jobset_agent::channels::{ChannelInput, ChannelOutput, Channels};
 use jobset_agent::decide::{Agent, Input, Mode, Output};
 use jobset_stream::message::Report;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::json;
 
 use super::RuleMutation;
 
@@ -31,6 +33,28 @@ pub(super) struct AgentProcess {
     pub timer: Option<i64>,
     /// The epoch that it has entered.
     pub entered: Option<i32>,
+    /// What it has told of the progress of its worker last, and what the annotation that is on its way says of it.
+    pub progress: Option<ProgressWord>,
+    pub writing_progress: Option<ProgressWord>,
+}
+
+/// What an agent tells of the progress of its worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct ProgressWord {
+    pub epoch: i32,
+    /// Whether the worker makes none.
+    pub stalls: bool,
+}
+
+impl ProgressWord {
+    /// The text of the annotation. A worker that does not stall any longer has ended.
+    pub(super) fn text(self) -> String {
+        let second = 2 * i64::from(self.epoch) + i64::from(!self.stalls);
+        let at = Timestamp::from_second(second).unwrap_or_default();
+        let since = format!("{:.6}", Timestamp::UNIX_EPOCH);
+        let stall = self.stalls.then(|| json!({ "since": since }));
+        json!({"epoch": self.epoch, "at": format!("{at:.6}"), "stall": stall}).to_string()
+    }
 }
 
 /// What an agent does that changes something outside of it.
@@ -83,6 +107,8 @@ impl AgentProcess {
             write_due: None,
             timer: None,
             entered: None,
+            progress: None,
+            writing_progress: None,
         }
     }
 
@@ -99,6 +125,14 @@ impl AgentProcess {
     /// Something happens to it beside its channels.
     pub(super) fn tell(&mut self, input: Input, when: impl FnMut(AgentWait) -> i64) -> Vec<AgentDeed> {
         self.run(Ready::Agent(input), when)
+    }
+
+    /// Its worker makes no progress any longer.
+    pub(super) fn stall(&mut self, when: impl FnMut(AgentWait) -> i64) -> Vec<AgentDeed> {
+        let Some(epoch) = self.entered else { return Vec::new() };
+        let word = ProgressWord { epoch, stalls: true };
+        self.progress = Some(word);
+        self.happen(ChannelInput::Progress { text: word.text(), is_urgent: true }, when)
     }
 
     /// The annotation that arrives: it is no longer on its way.
@@ -155,6 +189,7 @@ impl AgentProcess {
                 ChannelOutput::Write { epoch } => {
                     let is_older = is_cut && self.broken == Some(RuleMutation::FallBackReportsOlderEpoch);
                     self.overtaken = self.writing.replace(if is_older { epoch - 1 } else { epoch });
+                    self.writing_progress = self.progress;
                     if self.answers_itself() {
                         ready.push_back(Ready::Channels(written(epoch, true)));
                     }
@@ -175,8 +210,12 @@ impl AgentProcess {
                 Output::Report { epoch } => {
                     (self.timer, self.entered) = (None, Some(epoch));
                     deeds.push(AgentDeed::Enter(epoch));
+                    if let Some(progress) = &mut self.progress {
+                        progress.stalls = false;
+                    }
                     // What else a report has is the driver's.
-                    let report = Report { epoch, exit: None, started: None, progress: None };
+                    let progress = self.progress.map(ProgressWord::text);
+                    let report = Report { epoch, exit: None, started: None, progress };
                     ready.push_back(Ready::Channels(ChannelInput::Report(report)));
                 }
                 Output::SetTimer(wait) => self.timer = Some(when(AgentWait::Timer(wait))),

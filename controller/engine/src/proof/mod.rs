@@ -9,7 +9,7 @@ mod mutation;
 mod property;
 mod simulation;
 
-use agent::{AgentDeed, AgentProcess, AgentWait};
+use agent::{AgentDeed, AgentProcess, AgentWait, ProgressWord};
 use group_status::{GroupStatus, check_report, check_start};
 use mutation::RuleMutation;
 use property::{CheckResult, Property, Violation, ensure};

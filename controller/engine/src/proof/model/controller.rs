@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use jobset_api::{JobSet, JobSetStatus, ReplicatedJobStatus, conditions, labels};
 use jobset_rules::{Action, Plan, PodDeletion, Settings, plan};
 use jobset_store::members::Members;
-use jobset_store::pods::{Epoch, JobPods, PodFailure, PodView, StreamReports};
+use jobset_store::pods::{Epoch, JobPods, PodFailure, PodProgress, PodView, StreamReports};
 use jobset_store::{ControllerRef, JobView, Key, Observed, Ranges, Store};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
@@ -16,7 +16,7 @@ use super::setting::{Mode, Setting};
 use super::state::{Event, ModelController, ModelEnd, ModelState, ModelStatus, Pod, Shared};
 use super::system::System;
 use crate::proof::mutation::{edit_plan, edit_pod};
-use crate::proof::{GroupStatus, RuleMutation};
+use crate::proof::{GroupStatus, ProgressWord, RuleMutation};
 
 const JOB: &str = "train-workers-0";
 const JOB_UID: &str = "job";
@@ -78,9 +78,14 @@ pub(super) fn jobset(setting: &Setting) -> JobSet {
     };
     let pod = json!({"restartPolicy": "Never", "initContainers": agents, "containers": [worker]});
     let job = json!({"parallelism": pods, "completions": pods, "completionMode": "Indexed", "template": {"spec": pod}});
+    let mut annotations = json!({(labels::RESTART_BUDGET): "Shared"});
+    if setting.left.stalls > 0 {
+        annotations[labels::STALL_AFTER] = json!("20s");
+        annotations[labels::ON_STALL] = json!("Restart");
+    }
     serde_json::from_value(json!({
         "metadata": {"name": KEY.name, "namespace": KEY.namespace, "uid": "u", "generation": 1,
-                     "annotations": {(labels::RESTART_BUDGET): "Shared"}},
+                     "annotations": annotations},
         "spec": {
             "network": {"enableDNSHostnames": false},
             "failurePolicy": {"maxRestarts": setting.max_restarts, "restartStrategy": "InPlaceRestart"},
@@ -187,7 +192,7 @@ impl System {
             }
             slot.kept = Shared::new(match slot.unseen.remove(0) {
                 Event::Put(pod) => {
-                    let mut view = view(&pod);
+                    let mut view = self.view(&pod);
                     edit_pod(broken, &mut view);
                     slot.reports.observe(&view);
                     slot.reports.overlay(&mut view, epochs);
@@ -199,6 +204,25 @@ impl System {
                 }
             });
         });
+    }
+
+    /// The Pod as the engine reduces it.
+    fn view(&self, pod: &Pod) -> PodView {
+        let mut failure = PodFailure::default();
+        failure.disruption = pod.is_disrupted().then(|| ("EvictionByEvictionAPI".to_owned(), String::new()));
+        let fails = pod.status.restarting || pod.has_failed() || pod.going.is_some();
+        // Where workers stall, all have told of progress.
+        let told = pod.progress.map(ProgressWord::text).and_then(|text| PodProgress::parse(&text));
+        PodView {
+            name: name(pod.generation),
+            uid: name(pod.generation),
+            epoch: pod.epoch.map_or(Epoch::Absent, Epoch::Reported),
+            progress: (self.setting.left.stalls > 0).then(|| Box::new(told.unwrap_or_default())),
+            deleted_at: pod.going.map(|_| Timestamp::UNIX_EPOCH),
+            created: Timestamp::from_second(i64::from(pod.generation)).unwrap(),
+            failure: fails.then(|| Box::new(failure)),
+            ..pod.status.clone()
+        }
     }
 
     /// The controller sees the newest version of the JobSet.
@@ -309,20 +333,4 @@ fn has_members(status: &JobSetStatus) -> bool {
 
 pub(super) fn name(generation: u8) -> String {
     generation.to_string()
-}
-
-/// The Pod as the engine reduces it.
-fn view(pod: &Pod) -> PodView {
-    let mut failure = PodFailure::default();
-    failure.disruption = pod.is_disrupted().then(|| ("EvictionByEvictionAPI".to_owned(), String::new()));
-    let fails = pod.status.restarting || pod.has_failed() || pod.going.is_some();
-    PodView {
-        name: name(pod.generation),
-        uid: name(pod.generation),
-        epoch: pod.epoch.map_or(Epoch::Absent, Epoch::Reported),
-        deleted_at: pod.going.map(|_| Timestamp::UNIX_EPOCH),
-        created: Timestamp::from_second(i64::from(pod.generation)).unwrap(),
-        failure: fails.then(|| Box::new(failure)),
-        ..pod.status.clone()
-    }
 }

@@ -18,6 +18,16 @@ impl System {
         });
     }
 
+    /// A worker makes no progress any longer. Once none does, that strikes the group.
+    pub(super) fn stall(&self, state: &mut ModelState, slot: usize) {
+        state.left.stalls -= 1;
+        self.change_machine(state, slot, ModelMachine::stall);
+        if state.group_stalls() {
+            let synced = state.jobset.status.synced;
+            state.slots.iter_mut().for_each(|slot| slot.change(|slot| slot.take_along(Some(synced))));
+        }
+    }
+
     pub(super) fn see(&self, state: &mut ModelState, slot: usize, newest: bool) {
         let Some(age) = state.slots[slot].machine.as_ref().and_then(|it| Some(it.agent.as_ref()?.age)) else { return };
         let age = if newest { 0 } else { age - 1 };
@@ -27,12 +37,14 @@ impl System {
 
     pub(super) fn report(&self, state: &mut ModelState, slot: usize, is_stored: bool, is_answered: bool) {
         let machine = state.slots[slot].machine.as_ref();
-        let Some(epoch) = machine.and_then(|machine| machine.agent.as_ref()?.writing) else { return };
+        let Some(agent) = machine.and_then(|machine| machine.agent.as_ref()) else { return };
+        let (Some(epoch), progress) = (agent.writing, agent.writing_progress) else { return };
         if is_stored {
             state.check_report(epoch);
             let next = state.jobset.status.synced + 1;
             state.slots[slot].change(|slot| slot.has_reported |= epoch == next);
-            self.change_pod(state, slot, |pod| pod.epoch = Some(epoch));
+            // An agent that knows of no progress leaves what an earlier one has written.
+            self.change_pod(state, slot, |pod| (pod.epoch, pod.progress) = (Some(epoch), progress.or(pod.progress)));
         }
         self.change_machine(state, slot, |machine, _| machine.answer(is_answered));
     }
@@ -115,7 +127,8 @@ impl System {
         state.slots[slot].change(|slot| {
             slot.generations += 1;
             let machine = ModelMachine::new(mode, self.setting.stream != Stream::Absent, self.setting.broken);
-            slot.pod = Some(Pod { generation: slot.generations, epoch: None, status: machine.status(), going: None });
+            let (generation, status) = (slot.generations, machine.status());
+            slot.pod = Some(Pod { generation, epoch: None, progress: None, status, going: None });
             slot.machine = Some(machine);
         });
         self.tell_of_pod(state, slot);

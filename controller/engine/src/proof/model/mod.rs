@@ -13,7 +13,8 @@
 //! In any order, and each as late as can be: see [`system`]. A [`setting::Setting`] says how many Pods there are, who
 //! is late besides the agents, and what goes wrong how often: workers fail, agents restart (a sidecar alone), Pods restart,
 //! are evicted or vanish and are replaced, reports or their answers get lost, statuses and events are dropped, the
-//! controller crashes and what it has sent arrives after its successor has begun, the user suspends and resumes.
+//! controller crashes and what it has sent arrives after its successor has begun, the user suspends and resumes. In settings of their own,
+//! workers make no progress any longer, one after the other: the group restarts once none does.
 //!
 //! In some settings agents know a relay: [`stream`]. The real state machine of their two channels is in it
 //! ([`jobset_agent::channels::Channels`]), and what the engine remembers of reports over the stream

@@ -11,7 +11,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::link::Link;
 use super::setting::Mode;
-use crate::proof::{AgentDeed, AgentProcess, RuleMutation};
+use crate::proof::{AgentDeed, AgentProcess, ProgressWord, RuleMutation};
 
 const UID: &str = "u";
 
@@ -170,6 +170,20 @@ impl ModelMachine {
         }
     }
 
+    /// Whether the worker makes no progress, as its agent knows.
+    pub(super) fn stalls(&self) -> bool {
+        let stalls = |epoch| ProgressWord { epoch, stalls: true };
+        let known = self.agent.as_ref().and_then(|agent| agent.progress);
+        matches!(self.worker, ModelWorker::Runs(epoch) if known == Some(stalls(epoch)))
+    }
+
+    /// The worker makes no progress any longer.
+    pub(super) fn stall(&mut self, newest: (i32, i32)) {
+        let Some(agent) = &mut self.agent else { return };
+        let deeds = agent.process.stall(|_| 0);
+        self.carry_out(deeds, newest);
+    }
+
     /// The supervised worker has ended.
     fn end_worker(&mut self, code: u8) {
         self.worker = ModelWorker::Waits;
@@ -240,7 +254,7 @@ impl ModelMachine {
                 AgentDeed::Enter(epoch) => self.entered = self.entered.max(Some(epoch)),
                 AgentDeed::Watch => {}
                 AgentDeed::StopWatch => agent.age = 0,
-                AgentDeed::Send(epoch) => agent.link.report = Some(epoch),
+                AgentDeed::Send(epoch) => agent.link.report = Some(agent.says(epoch)),
                 AgentDeed::Lift(epoch) => {
                     if let (Mode::Supervisor, Some(epoch)) = (self.mode, epoch) {
                         self.worker = ModelWorker::Runs(epoch);

@@ -42,6 +42,9 @@ impl System {
         {
             return hang(format!("a worker runs in epoch {synced}, and no annotation ever says so"));
         }
+        if state.group_stalls() {
+            return hang(format!("the group stalls in epoch {synced}, and nothing follows"));
+        }
         let wrong = state.slots.iter().find(|slot| slot.runs_in() != Some(synced))?;
         if wrong.runs_in().is_none() {
             return hang(format!("a worker does not run, and the synced epoch is {synced}"));

@@ -111,4 +111,6 @@ pub(super) struct Budget {
     pub woken: u8,
     /// Times that a relay begins to withhold what the leader says about the JobSet, or swallows a report.
     pub withheld: u8,
+    /// Workers that make no progress any longer. The group restarts once none does.
+    pub stalls: u8,
 }

@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use jobset_store::pods::{Kept, ObservedEpochs, PodPhase, PodView, StreamReports};
 
+use super::link::ModelReport;
 use super::node::ModelMachine;
 use super::setting::Budget;
-use crate::proof::{GroupStatus, Violation};
+use crate::proof::{GroupStatus, ProgressWord, Violation};
 
 /// One moment.
 #[derive(Clone, Debug, PartialEq, Hash)]
@@ -82,8 +83,8 @@ pub(super) struct ModelSlot {
     pub kept: Shared<Kept>,
     /// What the controller has heard over the stream.
     pub reports: StreamReports,
-    /// Reports over the stream whose connections have ended: the Pod, and the epoch.
-    pub late_reports: Vec<(u8, i32)>,
+    /// Reports over the stream whose connections have ended, each with its Pod.
+    pub late_reports: Vec<(u8, ModelReport)>,
     /// Number of Pods that it has had.
     pub generations: u8,
     /// Whether the next epoch was reported, by any Pod of the slot.
@@ -103,6 +104,8 @@ pub(super) struct Pod {
     pub generation: u8,
     /// The annotation.
     pub epoch: Option<i32>,
+    /// The annotation that tells of progress.
+    pub progress: Option<ProgressWord>,
     /// What its kubelet has written, as the engine reduces it: without the name of the Pod, its annotation and its deletion.
     pub status: PodView,
     /// Whether it is being deleted.
@@ -147,6 +150,14 @@ impl JobSetObject {
 }
 
 impl ModelState {
+    /// Whether no worker of the group makes progress.
+    pub(super) fn group_stalls(&self) -> bool {
+        let synced = self.jobset.status.synced;
+        self.slots
+            .iter()
+            .all(|slot| slot.runs_in() == Some(synced) && slot.machine.as_ref().is_some_and(ModelMachine::stalls))
+    }
+
     /// The epochs as the memory of Pods knows them.
     pub(super) fn known(&self) -> ObservedEpochs {
         self.controller.observed.0.epochs()

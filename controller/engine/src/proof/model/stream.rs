@@ -8,12 +8,12 @@ use jobset_agent::channels::ChannelInput;
 use jobset_store::pods::{ObservedEpochs, StreamReport};
 
 use super::controller::name;
-use super::link::{Hello, Link};
+use super::link::{Hello, Link, ModelReport};
 use super::node::{self, ModelAgent, ModelMachine};
 use super::setting::Stream;
 use super::state::{ModelSlot, ModelState, Shared};
 use super::system::{Steps, System};
-use crate::proof::RuleMutation;
+use crate::proof::{ProgressWord, RuleMutation};
 
 impl System {
     /// Connections that agents may begin at any time, or never.
@@ -26,7 +26,8 @@ impl System {
             steps.of(index, may, "the agent connects to a relay", |state, slot| {
                 self.change_machine(state, slot, |machine, _| {
                     machine.change_agent(|process| {
-                        process.link = Link { up: true, known: process.entered, ..Link::default() };
+                        let known = process.entered.map(|epoch| process.says(epoch));
+                        process.link = Link { up: true, known, ..Link::default() };
                     });
                 });
                 self.answer_promptly(state, slot);
@@ -66,8 +67,8 @@ impl System {
                 report = link.report.take();
                 link.known = report;
             });
-            if let Some(epoch) = report {
-                Self::hear_report(state, slot, (generation, epoch), generation);
+            if let Some(report) = report {
+                Self::hear_report(state, slot, (generation, report), generation);
             }
         });
     }
@@ -118,11 +119,11 @@ impl System {
     fn hear_late_report(&self, state: &mut ModelState, slot: usize) {
         let mut late = None;
         state.slots[slot].change(|slot| late = Some(slot.late_reports.remove(0)));
-        let Some((generation, epoch)) = late else { return };
+        let Some((generation, report)) = late else { return };
         let present = state.slots[slot].pod.as_ref().map(|pod| pod.generation);
         let takes_names = self.setting.broken == Some(RuleMutation::ReportOfReplacedPodCounts);
         let of_pod = present.filter(|_| takes_names).unwrap_or(generation);
-        Self::hear_report(state, slot, (generation, epoch), of_pod);
+        Self::hear_report(state, slot, (generation, report), of_pod);
     }
 
     fn hear_hello(&self, state: &mut ModelState, slot: usize) {
@@ -132,11 +133,11 @@ impl System {
             link.hello = Hello::Waits;
             known = link.known;
         });
-        let Some(mut epoch) = known else { return };
+        let Some(mut report) = known else { return };
         if self.setting.broken == Some(RuleMutation::ReportsOfHellosAreNew) {
-            epoch = epoch.max(state.jobset.status.synced + 1);
+            report.epoch = report.epoch.max(state.jobset.status.synced + 1);
         }
-        Self::hear_report(state, slot, (generation, epoch), generation);
+        Self::hear_report(state, slot, (generation, report), generation);
     }
 
     /// What the answer to a hello says: what the API server holds.
@@ -193,7 +194,8 @@ impl System {
     }
 
     /// A report over the stream reaches the leader, which takes it for one of the Pod of this generation.
-    fn hear_report(state: &mut ModelState, slot: usize, (generation, epoch): (u8, i32), taken_for: u8) {
+    fn hear_report(state: &mut ModelState, slot: usize, (generation, report): (u8, ModelReport), taken_for: u8) {
+        let ModelReport { epoch, progress } = report;
         state.check_report(epoch);
         let (epochs, next) = (state.known(), state.jobset.status.synced + 1);
         state.slots[slot].change(|slot| {
@@ -208,7 +210,7 @@ impl System {
                 epoch,
                 exit: None,
                 started: None,
-                progress: None,
+                progress: progress.map(ProgressWord::text),
             };
             if slot.reports.note(report, known) {
                 slot.raise(&uid, epochs);
@@ -269,7 +271,7 @@ impl System {
         state.left.late_reports -= u8::from(late.is_some());
         state.slots[slot].change(|slot| {
             slot.reports.agent_gone(&name(generation));
-            slot.late_reports.extend(late.map(|epoch| (generation, epoch)));
+            slot.late_reports.extend(late.map(|report| (generation, report)));
         });
     }
 }

@@ -248,6 +248,8 @@ impl System {
             system.change_pod(state, slot, |pod| pod.going = Some(Going::Disrupted));
         });
         strikes(may.loss, "the Pod vanishes with its containers", Self::remove_pod);
+        let stalls = left.stalls > 0 && pod.going.is_none() && !machine.must_reset && runs && !machine.stalls();
+        steps.of(index, stalls, "the worker makes no progress any longer", |state, slot| self.stall(state, slot));
         let loses = left.reports > 0 && machine.agent.as_ref().is_some_and(|agent| agent.writing.is_some());
         for (is_stored, what) in [(false, "the report gets lost"), (true, "the answer to the report gets lost")] {
             steps.of(index, loses, what, move |state, slot| {

@@ -23,6 +23,7 @@ const NOTHING: Budget = Budget {
     late_reports: 0,
     woken: 0,
     withheld: 0,
+    stalls: 0,
 };
 const ONE: Budget = Budget { faults: 1, ..NOTHING };
 const TWO: Budget = Budget { faults: 2, ..NOTHING };
@@ -55,6 +56,10 @@ const STREAM: Setting = Setting { stream: Stream::Prompt, left: ONE, ..TWO_PODS 
 const SUPERVISED_STREAM: Setting = Setting { mode: Mode::Supervisor, ..STREAM };
 const ONE_BREAK: Budget = Budget { breaks: 1, ..ONE };
 const ONE_WAKES: Budget = Budget { woken: 1, ..ONE };
+/// Two Pods whose workers may stall.
+const STALLS: Setting = Setting { left: Budget { stalls: 2, ..NOTHING }, ..TWO_PODS };
+/// The same with supervisors.
+const SUPERVISED_STALLS: Setting = Setting { mode: Mode::Supervisor, ..STALLS };
 /// A relay that withholds what it is to pass on.
 const WITHHELD: Budget = Budget { withheld: 2, ..ONE };
 
@@ -115,6 +120,25 @@ fn properties_hold_with_the_stream(#[case] setting: Setting) {
     properties_hold(setting);
 }
 
+/// With workers that make no progress: a stall is reported as an epoch is, late, or by a Pod that is gone.
+#[rstest]
+#[case::two_in_a_row(Setting { left: Budget { stalls: 4, ..NOTHING }, ..STALLS })]
+#[case::three_pods(Setting { pods: 3, left: Budget { stalls: 4, ..NOTHING }, ..STALLS })]
+#[case::workers_fail(Setting { left: Budget { stalls: 3, ..ONE }, ..STALLS })]
+#[case::pods_are_replaced(Setting { faults: REPLACED, left: Budget { stalls: 3, ..ONE }, ..STALLS })]
+#[case::late_watches(Setting { late: WATCHES, ..STALLS })]
+#[case::failover(Setting { late: WRITES, left: Budget { stalls: 3, crashes: 1, ..NOTHING }, ..STALLS })]
+#[case::suspensions(Setting { left: Budget { stalls: 2, suspensions: 1, ..NOTHING }, ..STALLS })]
+#[case::a_budget_that_is_spent(Setting { max_restarts: 0, ..STALLS })]
+#[case::supervised(Setting { late: WATCHES, left: Budget { stalls: 3, ..NOTHING }, ..SUPERVISED_STALLS })]
+#[case::supervised_reports_get_lost(Setting { left: Budget { stalls: 3, reports: 1, ..ONE }, ..SUPERVISED_STALLS })]
+#[case::stream(Setting { stream: Stream::Prompt, ..STALLS })]
+#[case::supervised_stream(Setting { stream: Stream::Prompt, left: Budget { stalls: 2, breaks: 1, late_reports: 1, ..NOTHING }, ..SUPERVISED_STALLS })]
+#[case::supervised_stream_and_loss(Setting { stream: Stream::Prompt, faults: Faults { loss: true, ..NO_FAULT }, left: Budget { stalls: 2, late_reports: 1, ..ONE }, ..SUPERVISED_STALLS })]
+fn properties_hold_with_stalls(#[case] setting: Setting) {
+    properties_hold(setting);
+}
+
 #[rstest]
 #[case::a_leader_wakes(Setting { left: ONE_WAKES, ..STREAM })]
 #[case::failover(Setting { late: WRITES, left: Budget { crashes: 1, ..ONE }, ..STREAM })]
@@ -124,6 +148,7 @@ fn properties_hold_with_the_stream(#[case] setting: Setting) {
 #[case::supervised_connections_break_and_failover(Setting { late: WRITES, left: Budget { crashes: 1, ..ONE_BREAK }, ..SUPERVISED_STREAM })]
 #[case::supervisors_restart(Setting { faults: AGENT, left: Budget { late_reports: 1, ..TWO }, ..SUPERVISED_STREAM })]
 #[case::without_watches(Setting { stream: Stream::Alone, faults: AGENT, left: TWO, ..SUPERVISED_STREAM })]
+#[case::supervised_stalls_and_replacement(Setting { stream: Stream::Prompt, faults: REPLACED, left: Budget { stalls: 2, late_reports: 1, ..ONE }, ..SUPERVISED_STALLS })]
 #[ignore = "too many states for each run: make model"]
 fn properties_hold_with_the_stream_at_large(#[case] setting: Setting) {
     properties_hold(setting);
@@ -151,6 +176,9 @@ fn properties_hold_with_the_stream_at_large(#[case] setting: Setting) {
 #[case::a_budget_off_by_one(RuleMutation::BudgetOffByOne, Setting { max_restarts: 1, ..TWO_PODS }, ExactBudget)]
 #[case::free_epoch_forgotten(RuleMutation::FreeEpochForgotten, Setting { left: Budget { suspensions: 1, ..NOTHING }, ..TWO_PODS }, OneRestartPerIncident)]
 #[case::confirmed_by_pods_alone(RuleMutation::ConfirmedByPodsAlone, Setting { pods: 2, late: Late { jobsets: true, ..PROMPT }, ..SUPERVISED }, OneRestartPerIncident)]
+#[case::stalls_outlive_their_epoch(RuleMutation::StallsOutliveTheirEpoch, STALLS, OneRestartPerIncident)]
+#[case::stalls_counted_twice(RuleMutation::StallsCountedTwice, STALLS, OneRestartPerIncident)]
+#[case::stalls_over_the_stream_counted_twice(RuleMutation::StallsCountedTwice, Setting { stream: Stream::Prompt, ..SUPERVISED_STALLS }, OneRestartPerIncident)]
 fn a_broken_rule_is_caught(#[case] broken: RuleMutation, #[case] setting: Setting, #[case] by: Property) {
     let found = check(Setting { broken: Some(broken), ..setting });
     let Some(Counterexample { property, trace }) = found else { panic!("{broken:?} is not caught") };
