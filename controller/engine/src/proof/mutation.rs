@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jobset_api::{JobSet, JobSetStatus, conditions, event, labels};
-use jobset_rules::{Action, Note, Plan, PodDeletion};
+use jobset_rules::{Action, Note, Plan, PodDeletion, Trigger};
 use jobset_store::pods::{Exit, PodPhase, PodView};
 use jobset_store::{Kind, Observed, Ranges, View, WatchEvent};
 use k8s_openapi::jiff::Timestamp;
@@ -125,6 +125,12 @@ pub(super) enum RuleMutation {
     StallsOutliveTheirEpoch,
     /// A stall is counted again while the group restarts because of it.
     StallsCountedTwice,
+    /// A stall strikes its node again while the group restarts because of it.
+    StallsStrikeAgain,
+    /// How many restarts have brought no progress is forgotten.
+    RestartsWithoutProgressForgotten,
+    /// A restart is taken for one without progress although there was some.
+    ProgressNotObserved,
     /// The time since the last write is in no bucket of the ledger.
     LedgerLosesTime,
 }
@@ -181,6 +187,16 @@ pub(super) fn edit_jobset(broken: Option<RuleMutation>, jobset: &mut Arc<JobSet>
             let status = Arc::make_mut(jobset).status.as_mut();
             status.into_iter().filter_map(|status| status.restart_requests.as_mut()).for_each(Vec::clear);
         }
+        Some(RuleMutation::RestartsWithoutProgressForgotten | RuleMutation::ProgressNotObserved) => {
+            let progress = Arc::make_mut(jobset).status.as_mut().and_then(|status| status.progress.as_mut());
+            if let Some(progress) = progress {
+                if broken == Some(RuleMutation::ProgressNotObserved) {
+                    progress.step_at_restart = progress.step_at_restart.and(Some(i64::MAX));
+                } else {
+                    progress.restarts_without_progress = 0;
+                }
+            }
+        }
         Some(RuleMutation::AvoidedNodesForgotten) => {
             if let Some(status) = Arc::make_mut(jobset).status.as_mut() {
                 status.avoided_nodes.clear();
@@ -235,6 +251,12 @@ pub(super) fn edit_plan(broken: Option<RuleMutation>, observed: &Observed<'_>, p
             if synced > 0 && !runs && pods().any(|pods| pods.stalled_in(synced).next().is_some()) =>
         {
             count_restart(&before, status);
+        }
+        RuleMutation::StallsStrikeAgain
+            if synced > 0 && !runs && pods().any(|pods| pods.stalled_in(synced).next().is_some()) =>
+        {
+            let last = before.node_strikes.last().filter(|it| it.reason == Trigger::Stalled.word());
+            status.node_strikes.extend(last.cloned());
         }
         RuleMutation::FreeEpochForgotten if runs && status.free_epoch == synced + 1 => {
             count_restart(&before, status);

@@ -67,6 +67,11 @@ pub(super) enum Property {
     CordonsAreFree,
     /// No Pod of a lost node is given up before its loss is stored.
     LossesFirst,
+    /// A stall strikes the node of the one worker that is seen to hold the others up, and once.
+    StallsStrikeOnce,
+    /// A JobSet fails for want of progress after so many restarts in a row, and not before: restarts because workers failed, in which the
+    /// highest step that they have told of did not rise, whoever led.
+    NoProgress,
     /// The ledger has all the time since the JobSet was created, whoever led, and no more.
     Ledger,
     /// A plan is as large as the children that exist, whatever sizes are specified.

@@ -153,6 +153,7 @@ impl SimulatedCluster {
                 }
             });
             self.truth.reported(slot, epoch);
+            self.tell_last_step(uid, &pod, epoch);
         }
         let answered = fate == Fate::Stored && is_there;
         let agent = self.machines.get(uid).and_then(|machine| machine.agent.as_ref());

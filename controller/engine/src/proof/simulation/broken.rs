@@ -6,8 +6,9 @@ use super::cluster::run;
 use crate::proof::Property::{
     self, AvoidedNodesLast, Backoff, Barrier, BoundedPlans, CordonsAreFree, CountsOfJobs, Deadline, EngineCounts,
     ExactBudget, ExecutionAttempts, Facts, FreeEpoch, HealthyPodsStay, LeavingStayOut, Ledger, LossesFirst,
-    NamesSettle, NoHang, OneRestartPerIncident, OneWorkerPerEpoch, OwnDeletionsAreNoFailures, PinnedPodsStay,
-    RefusalsAreFree, RequestsOnce, Rest, ShrinkRestarts, SuccessIsFinal, ToldInTime, UrgentFirst,
+    NamesSettle, NoHang, NoProgress, OneRestartPerIncident, OneWorkerPerEpoch, OwnDeletionsAreNoFailures,
+    PinnedPodsStay, RefusalsAreFree, RequestsOnce, Rest, ShrinkRestarts, StallsStrikeOnce, SuccessIsFinal, ToldInTime,
+    UrgentFirst,
 };
 use crate::proof::RuleMutation;
 
@@ -57,6 +58,9 @@ const SEEDS: u64 = 16_000;
 #[case::requests_are_carried_out_once(RuleMutation::RequestsForgotten, &[RequestsOnce])]
 #[case::stalls_end_with_their_epoch(RuleMutation::StallsOutliveTheirEpoch, &[OneRestartPerIncident])]
 #[case::stalls_count_once(RuleMutation::StallsCountedTwice, &[OneRestartPerIncident])]
+#[case::stalls_strike_once(RuleMutation::StallsStrikeAgain, &[StallsStrikeOnce])]
+#[case::restarts_without_progress_outlive_leaders(RuleMutation::RestartsWithoutProgressForgotten, &[NoProgress])]
+#[case::progress_begins_the_count_again(RuleMutation::ProgressNotObserved, &[NoProgress])]
 #[case::ledger_has_all_the_time(RuleMutation::LedgerLosesTime, &[Ledger])]
 #[case::moves_are_free(RuleMutation::MovesCounted, &[OneRestartPerIncident, OwnDeletionsAreNoFailures])]
 #[case::avoided_nodes_outlive_their_leader(RuleMutation::AvoidedNodesForgotten, &[AvoidedNodesLast])]

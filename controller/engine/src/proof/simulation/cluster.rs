@@ -17,6 +17,7 @@ use super::relays::StreamNetwork;
 use super::restart_requests::Requester;
 use super::scenario::Scenario;
 use super::stalls::Stalls;
+use super::steps::Steps;
 use super::successes::DueExit;
 use super::truth::Truth;
 use super::watches::KINDS;
@@ -53,6 +54,7 @@ pub(super) struct SimulatedCluster {
     pub cordons: Cordons,
     pub requester: Requester,
     pub stalls: Stalls,
+    pub steps: Steps,
     pub broken: Option<RuleMutation>,
     /// In milliseconds.
     pub clock: i64,
@@ -94,6 +96,7 @@ impl SimulatedCluster {
             cordons,
             requester: Requester::new(seed),
             stalls: Stalls::new(seed),
+            steps: Steps::new(seed),
             broken,
             clock: 0,
             says_start: !seed.is_multiple_of(OLDER_AGENTS),

@@ -61,6 +61,8 @@ pub(super) struct WorkUnderWay {
     pub slow: Vec<SlowRequest>,
     /// What is wrong with the status, unless its write is refused as outdated.
     objection: Option<Violation>,
+    /// The highest step that Pods had told of when it was decided.
+    told: Option<i64>,
     /// The Pods outside of the specified size that were observed when it was decided.
     leaving: BTreeSet<String>,
 }
@@ -201,7 +203,9 @@ impl SimulatedCluster {
         }
         let order = Rng::with_seed(number ^ self.clock.unsigned_abs());
         let actions = actions.into();
-        let work = WorkUnderWay { actions, status, order, objection, leaving, ..WorkUnderWay::new(number, jobset) };
+        let told = self.told_step();
+        let new = WorkUnderWay::new(number, jobset);
+        let work = WorkUnderWay { actions, status, order, objection, told, leaving, ..new };
         self.controller.work = Some(work);
         Ok(())
     }
@@ -293,6 +297,7 @@ impl SimulatedCluster {
             return Err(objection);
         }
         self.check_write(&before, &status)?;
+        self.check_progress(&before, &status, work.told)?;
         if !is_late && let Some((begun, _)) = &mut self.controller.lifts {
             *begun += status.synced_epoch - before.synced_epoch;
         }
@@ -359,6 +364,7 @@ impl WorkUnderWay {
             provided: Vec::new(),
             slow: Vec::new(),
             objection: None,
+            told: None,
             leaving: BTreeSet::new(),
         }
     }

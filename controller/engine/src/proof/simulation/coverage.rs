@@ -9,7 +9,7 @@ const SEEDS: u64 = 6_000;
 const ENOUGH: usize = 5;
 
 /// What has to happen, as the trace says it.
-const EVENTS: [&str; 80] = [
+const EVENTS: [&str; 84] = [
     "in place, from epoch",
     "recreating all Jobs, attempt",
     "cannot come back in place",
@@ -90,6 +90,10 @@ const EVENTS: [&str; 80] = [
     "comes back",
     "ProgressStalled: in place",
     "straggles in epoch",
+    "strikes for its stall",
+    "is avoided for its stall",
+    "as many as its annotation allows",
+    "further step after",
 ];
 
 #[test]

@@ -49,7 +49,8 @@
 //!   find no other node, or the Pod webhook is away; some Pods select their node ([`moves`]).
 //! - In a quarter of the lives, somebody asks for restarts at any time ([`restart_requests`]).
 //! - In a quarter of the lives that restart in place, workers make no progress, all or one of them, and their agents say so, late or over
-//!   the stream ([`stalls`]).
+//!   the stream ([`stalls`]). What is seen of one may tell that it holds the others up. Workers tell of steps, which rise or not, and in half
+//!   of these lives restarts without progress are limited ([`steps`]).
 //! - In some lives, the JobSet has a deadline of its own, or its executions are numbered.
 //!
 //! # What has to hold
@@ -100,6 +101,7 @@ mod scenario;
 mod slots;
 mod slow;
 mod stalls;
+mod steps;
 mod streams;
 mod successes;
 mod supervisors;

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::cluster::{SimulatedCluster, pick};
 use super::faults::CODES;
 use super::machine::{SimulatedMachine, condition, has_ended, is_going};
+use super::stalls::is_of_stall;
 use crate::proof::{CheckResult, Property, RuleMutation, ensure};
 
 /// Lives in which JobSets ask for moves.
@@ -104,9 +105,14 @@ impl SimulatedCluster {
 
     /// The worker of the Pod has failed, or its node has refused or lost it.
     pub(super) fn note_fault(&mut self, uid: &str) {
-        let Some(machine) = self.machines.get(uid) else { return };
-        let Some((job, _)) = machine.pod.rsplit_once('-').and_then(|(slot, _)| slot.rsplit_once('-')) else { return };
-        self.moves.faulty.insert((job.to_owned(), machine.index, machine.node.clone()));
+        self.moves.faulty.extend(self.place_of(uid));
+    }
+
+    /// Job, index and node of a Pod.
+    pub(super) fn place_of(&self, uid: &str) -> Option<(String, i32, String)> {
+        let machine = self.machines.get(uid)?;
+        let (job, _) = machine.pod.rsplit_once('-')?.0.rsplit_once('-')?;
+        Some((job.to_owned(), machine.index, machine.node.clone()))
     }
 
     /// The node of a new Pod, which would be the one drawn, of three.
@@ -198,6 +204,7 @@ impl SimulatedCluster {
                 format!("nothing failed as in {strike:?}")
             })?;
         }
+        self.check_strikes_of_stalls(before, after)?;
         let (limit, now) = (self.asks_for_moves(), self.now().0);
         ensure(limit.is_some() || after.avoided_nodes.is_empty(), Property::MovesAreStored, || {
             format!("nobody asks for it, and {:?} are avoided", after.avoided_nodes)
@@ -248,7 +255,9 @@ impl SimulatedCluster {
         if self.machines.values().any(|machine| stays(&machine)) {
             self.moves.not_left.insert(avoided.node.clone());
         }
-        self.trace(|| format!("{} is avoided, {:?} leave it", avoided.node, avoided.moving));
+        let last = after.node_strikes.last().filter(|it| it.node == avoided.node && is_of_stall(it));
+        let why = if last.is_some() { " for its stall" } else { "" };
+        self.trace(|| format!("{} is avoided{why}, {:?} leave it", avoided.node, avoided.moving));
         Ok(())
     }
 

@@ -221,6 +221,8 @@ impl SimulatedCluster {
             conditions::ALL_JOBS_COMPLETED => jobs.iter().all(|ended| *ended == Some(true)),
             conditions::FAIL_JOB_SET_ACTION => failed_with(Some(Do::FailJobSet)),
             conditions::FAILED_JOBS => failed_with(None),
+            // Steps are looked at elsewhere.
+            conditions::NO_PROGRESS => true,
             conditions::DEADLINE_EXCEEDED => self.deadline_has_passed(after),
             // A Job may be gone, and the controller has not observed it.
             conditions::JOBS_LEFT_FAILED => {

@@ -133,8 +133,9 @@ impl SimulatedCluster {
             // A question changes nothing, and is asked once a minute.
             plan.actions.retain(|action| !matches!(action, Action::FindRefusal { .. }));
             if plan.actions.is_empty() && base.status.clone().unwrap_or_default() == plan.status {
-                // Each reconciliation says again what is invalid.
-                let is_new = |note: &&Note| note.reason != event::INVALID_SPECIFICATION;
+                // Each reconciliation says again what is invalid, and who cannot leave a cordoned node.
+                let again = [event::INVALID_SPECIFICATION, event::STAYS_ON_CORDONED_NODE];
+                let is_new = |note: &&Note| !again.contains(&note.reason);
                 let notes: Vec<&Note> = plan.notes.iter().filter(is_new).collect();
                 return ensure(notes.is_empty(), Property::Rest, || format!("nothing changes, and it says {notes:?}"));
             }

@@ -1,21 +1,48 @@
 //! Stalls: in a quarter of the lives that restart in place, workers make no progress any longer, all of them or one. Their agents say so,
-//! over the stream, by the annotation, or both, and late: after the next epoch has begun, or once the worker has ended.
+//! over the stream, by the annotation, or both, and late: after the next epoch has begun, or once the worker has ended. What is seen may
+//! tell on whose account the others wait.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use fastrand::Rng;
-use jobset_api::labels;
+use jobset_api::{JobSetStatus, NodeStrike, labels};
+use jobset_rules::Trigger;
 use jobset_store::pods::StreamReport;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
 use super::cluster::SimulatedCluster;
 use super::scenario::key;
+use crate::proof::{CheckResult, Property, ensure};
 
 /// One in so many lives has stalls.
 const LIVES: u8 = 4;
 /// Steps in which one stall is expected.
 const STEPS: u32 = 80;
+
+/// What is seen of the worker that holds the others up, and of no other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sign {
+    /// Nothing: all look alike.
+    Nothing,
+    /// A process of it is stopped.
+    Stopped,
+    /// It is a step behind.
+    Behind,
+    /// It is not in the operation that the others are in.
+    Outside,
+}
+
+const SIGNS: [Sign; 4] = [Sign::Nothing, Sign::Stopped, Sign::Behind, Sign::Outside];
+
+/// A worker holds the others up.
+#[derive(Clone, Debug)]
+pub(super) struct Hang {
+    epoch: i32,
+    /// UID of its Pod.
+    uid: String,
+    sign: Sign,
+}
 
 /// Whose workers make no progress, and what is on its way about it.
 #[derive(Debug)]
@@ -27,14 +54,38 @@ pub(super) struct Stalls {
     /// Reports that are on their way to the annotation, by the UID of the Pod: epoch and text.
     pending: BTreeMap<String, (i32, String)>,
     /// Pods that have told of progress.
-    told: BTreeSet<String>,
+    pub told: BTreeSet<String>,
+    /// The last hang that has begun.
+    hang: Option<Hang>,
+    /// Job, index and node of the workers that are seen to hold others up, and since when; unless that has struck.
+    at_fault: BTreeSet<(String, i32, String, Timestamp)>,
+}
+
+/// Whether a stall has struck the node.
+pub(super) fn is_of_stall(strike: &NodeStrike) -> bool {
+    strike.reason == Trigger::Stalled.word()
 }
 
 impl Stalls {
     pub(super) fn new(seed: u64) -> Self {
         let mut rng = Rng::with_seed(!seed.rotate_left(41));
         let is_on = rng.u8(..LIVES) == 0;
-        Self { rng, is_on, stalled: BTreeMap::new(), pending: BTreeMap::new(), told: BTreeSet::new() }
+        let (stalled, pending) = (BTreeMap::new(), BTreeMap::new());
+        Self { rng, is_on, stalled, pending, told: BTreeSet::new(), hang: None, at_fault: BTreeSet::new() }
+    }
+
+    pub(super) fn is_on(&self) -> bool {
+        self.is_on
+    }
+
+    /// Whether no worker has hung in this epoch or a later one.
+    pub(super) fn none_has_hung_in(&self, epoch: i32) -> bool {
+        self.hang.as_ref().is_none_or(|hang| hang.epoch < epoch)
+    }
+
+    /// An agent says this some time, unless it has something else to say.
+    pub(super) fn say_later(&mut self, uid: String, epoch: i32, text: String) {
+        self.pending.entry(uid).or_insert((epoch, text));
     }
 }
 
@@ -48,6 +99,7 @@ impl SimulatedCluster {
                 annotations.insert(labels::STALL_AFTER.to_owned(), "20s".to_owned());
                 annotations.insert(labels::ON_STALL.to_owned(), "Restart".to_owned());
             });
+            self.limit_restarts_without_progress();
         }
     }
 
@@ -56,7 +108,7 @@ impl SimulatedCluster {
         let Some(epoch) = epoch.filter(|_| self.stalls.is_on) else { return };
         self.stalls.stalled.remove(uid);
         if self.stalls.told.insert(uid.to_owned()) {
-            let text = self.progress(epoch, None);
+            let text = self.healthy(pod, epoch);
             self.annotate_progress(pod, text);
         }
     }
@@ -69,6 +121,7 @@ impl SimulatedCluster {
         if self.stalls.rng.u8(..8) == 0 {
             self.deliver_progress();
         }
+        self.step_steps();
         if self.stalls.rng.u32(..STEPS) == 0 {
             match self.stalls.rng.u8(..4) {
                 0 => self.one_stalls(),
@@ -91,11 +144,17 @@ impl SimulatedCluster {
         if members.is_empty() || all.into_iter().any(|it| it.lost || it.runs_in() != Some(synced)) {
             return;
         }
-        self.trace(|| format!("the group stalls in epoch {synced}"));
+        let hang = self.hang(synced, &members);
+        self.trace(|| format!("the group stalls in epoch {synced}, {hang:?}"));
         for uid in members {
             let slot = self.machines[&uid].slot();
             self.truth.taken_along(slot, Some(synced), false);
-            self.stall(&uid, synced);
+            // Nothing new is seen of one that has straggled.
+            if self.stalls.stalled.get(&uid) != Some(&synced) {
+                let text = self.stalling(&hang, &uid);
+                self.stalls.stalled.insert(uid.clone(), synced);
+                self.stalls.pending.insert(uid, (synced, text));
+            }
         }
     }
 
@@ -106,35 +165,61 @@ impl SimulatedCluster {
         if members.len() < 2 || self.machines.values().any(|it| it.ended.is_none() && it.runs_in() != Some(synced)) {
             return;
         }
-        let uid = members[self.stalls.rng.usize(..members.len())].clone();
-        if self.stalls.stalled.keys().any(|stalled| *stalled != uid) {
+        if self.stalls.stalled.values().any(|epoch| *epoch == synced) {
             return;
         }
-        let pod = self.machines[&uid].pod.clone();
+        let hang = self.hang(synced, &members);
+        let pod = self.machines[&hang.uid].pod.clone();
         self.trace(|| format!("{pod} straggles in epoch {synced}"));
-        self.stalls.stalled.insert(uid, synced);
-        let text = self.progress(synced, Some(()));
+        let text = self.stalling(&hang, &hang.uid);
+        self.stalls.stalled.insert(hang.uid, synced);
         self.annotate_progress(&pod, text);
     }
 
-    fn stall(&mut self, uid: &str, epoch: i32) {
-        let text = self.progress(epoch, Some(()));
-        self.stalls.stalled.insert(uid.to_owned(), epoch);
-        self.stalls.pending.insert(uid.to_owned(), (epoch, text));
+    /// One of these workers holds the others up: the one that straggles already, if there is one.
+    fn hang(&mut self, epoch: i32, members: &[String]) -> Hang {
+        let known = self
+            .stalls
+            .hang
+            .clone()
+            .filter(|hang| hang.epoch == epoch && self.stalls.stalled.get(&hang.uid) == Some(&epoch));
+        let rng = &mut self.stalls.rng;
+        let draw =
+            || Hang { epoch, uid: members[rng.usize(..members.len())].clone(), sign: SIGNS[rng.usize(..SIGNS.len())] };
+        let hang = known.unwrap_or_else(draw);
+        self.stalls.hang = Some(hang.clone());
+        hang
+    }
+
+    /// What the agent of a worker says that stalls.
+    fn stalling(&mut self, hang: &Hang, uid: &str) -> String {
+        let since = self.now().0;
+        let sign = if uid == hang.uid { hang.sign } else { Sign::Nothing };
+        if sign != Sign::Nothing {
+            self.note_fault(uid);
+            self.stalls.at_fault.extend(self.place_of(uid).map(|(job, index, node)| (job, index, node, since)));
+        }
+        let state = if sign == Sign::Stopped { "T" } else { "S" };
+        let mut stall = json!({"since": format!("{since:.6}"), "evidence": {"processes": [{"state": state}]}});
+        if sign != Sign::Outside {
+            stall["in"] = json!("all_reduce");
+        }
+        let pod = self.machines.get(uid).map(|machine| machine.pod.as_str()).unwrap_or_default();
+        let step = self.steps.of(pod).map(|step| step - i64::from(sign == Sign::Behind));
+        json!({"epoch": hang.epoch, "at": self.precise_now(), "step": step, "stall": stall}).to_string()
     }
 
     fn resume_all(&mut self) {
         for (uid, epoch) in std::mem::take(&mut self.stalls.stalled) {
-            let text = self.progress(epoch, None);
+            let pod = self.machines.get(&uid).map(|machine| machine.pod.clone()).unwrap_or_default();
+            let text = self.healthy(&pod, epoch);
             self.stalls.pending.insert(uid, (epoch, text));
         }
     }
 
-    /// What an agent says now.
-    fn progress(&self, epoch: i32, stall: Option<()>) -> String {
-        let at = self.precise_now();
-        let stall = stall.map(|()| json!({"since": at}));
-        json!({"epoch": epoch, "at": at, "step": 7, "stall": stall}).to_string()
+    /// What the agent of a worker says that makes progress, or has.
+    pub(super) fn healthy(&self, pod: &str, epoch: i32) -> String {
+        json!({"epoch": epoch, "at": self.precise_now(), "step": self.steps.of(pod)}).to_string()
     }
 
     /// A report arrives. Returns whether there was one.
@@ -167,7 +252,7 @@ impl SimulatedCluster {
         true
     }
 
-    fn annotate_progress(&mut self, pod: &str, text: String) {
+    pub(super) fn annotate_progress(&mut self, pod: &str, text: String) {
         self.trace(|| format!("agent of {pod} says {text}"));
         self.api.change_pod(pod, |wire| {
             wire.metadata.annotations.get_or_insert_default().insert(labels::PROGRESS.to_owned(), text);
@@ -184,5 +269,20 @@ impl SimulatedCluster {
             && self.stalls.pending.is_empty()
             && members.peek().is_some()
             && members.all(|(uid, it)| it.runs_in() == Some(synced) && self.stalls.stalled.get(uid) == Some(&synced))
+    }
+
+    /// The strikes of a status that has just been written.
+    pub(super) fn check_strikes_of_stalls(&mut self, before: &JobSetStatus, after: &JobSetStatus) -> CheckResult {
+        let all = || after.node_strikes.iter().filter(|strike| is_of_stall(strike));
+        for strike in all() {
+            let is_once = all().filter(|it| *it == strike).count() == 1;
+            let place = (strike.job.clone(), strike.index, strike.node.clone(), strike.time.0);
+            let is_its = before.node_strikes.contains(strike) || self.stalls.at_fault.remove(&place);
+            ensure(is_once && is_its, Property::StallsStrikeOnce, || {
+                format!("{strike:?} of {:?}", after.node_strikes)
+            })?;
+            self.trace(|| format!("{} strikes for its stall", strike.node));
+        }
+        Ok(())
     }
 }

@@ -111,6 +111,12 @@ impl Truth {
         self.faults.iter().any(|fault| fault.epoch == epoch && is_one(&fault.slot))
     }
 
+    /// Whether workers of this epoch have failed, and nothing else has become of its Pods that could be taken for the reason.
+    pub(super) fn only_workers_failed_in(&self, epoch: i32) -> bool {
+        let was_asked = self.asked.range(epoch..).next().is_some();
+        self.was_struck_in(epoch) && !self.was_lost_in(epoch) && !was_asked
+    }
+
     pub(super) fn was_asked_in(&self, epoch: i32) -> bool {
         self.asked.contains(&epoch)
     }
