@@ -8,7 +8,7 @@ use jobset_harness::cluster::Cluster;
 use jobset_harness::group::Group;
 use jobset_harness::process;
 use jobset_harness::progress::progress;
-use jobset_harness::workload::RECREATE;
+use jobset_harness::workload::{RECREATE, Workload};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use serde_json::json;
@@ -21,7 +21,7 @@ use crate::report::rounded;
 /// Time between two steps of a worker, in milliseconds.
 const STEP_MILLISECONDS: &str = "10";
 /// For how long agents are measured. The kernel counts CPU time in hundredths of a second.
-const MEASURED: Duration = Duration::from_secs(60);
+const MEASURED: Duration = Duration::from_mins(1);
 /// Kinds of agents.
 const MODES: [(&str, MeasuredMode); 2] =
     [("progress-sidecar", MeasuredMode::Sidecar), ("progress-supervisor", MeasuredMode::Supervisor)];
@@ -30,18 +30,20 @@ const MODES: [(&str, MeasuredMode); 2] =
 pub(super) async fn measure(cluster: &Cluster) -> Result<ProgressFigures> {
     let mut figures = ProgressFigures::default();
     for (name, mode) in MODES {
-        let group = Group::apply(cluster, name, RECREATE, |workload| {
-            let mut workload = case(name, mode).of(workload).with_env("STEP_MILLISECONDS", STEP_MILLISECONDS);
-            workload.0["metadata"]["annotations"] = json!({labels::STALL_AFTER: "1m"});
-            workload
-        })
-        .await?;
+        let group = Group::apply(cluster, name, RECREATE, |workload| stepping(case(name, mode).of(workload))).await?;
         group.runs_in_epoch(1).await?;
         add(&group, &mut figures).await?;
         group.remove().await?;
     }
     progress(&format!("{} % of a core, {} KiB", figures.cpu_percent, figures.rss_kib));
     Ok(figures)
+}
+
+/// Has the workers tell their agents of their steps.
+fn stepping(workload: Workload) -> Workload {
+    let mut workload = workload.with_env("STEP_MILLISECONDS", STEP_MILLISECONDS);
+    workload.0["metadata"]["annotations"][labels::STALL_AFTER] = json!("1m");
+    workload
 }
 
 /// Adds the CPU time and the memory of the agents of a group.
@@ -69,4 +71,25 @@ async fn add(group: &Group, figures: &mut ProgressFigures) -> Result<()> {
 
 fn has_told(pod: &Pod) -> bool {
     pod.annotations().contains_key(labels::PROGRESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn workers_of_injected_agents_step() {
+        for (name, mode) in MODES {
+            let workload = Workload::new(RECREATE, "ns", Path::new("/journals")).unwrap();
+            let jobset = stepping(case(name, mode).of(workload)).0;
+            let annotations = &jobset["metadata"]["annotations"];
+            assert_eq!(annotations[labels::INJECT_AGENT], format!("{mode:?}"));
+            assert_eq!(annotations[labels::STALL_AFTER], "1m");
+            let worker = &jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0];
+            let variable = json!({"name": "STEP_MILLISECONDS", "value": STEP_MILLISECONDS});
+            assert!(worker["env"].as_array().unwrap().contains(&variable), "{worker}");
+        }
+    }
 }
