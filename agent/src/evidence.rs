@@ -12,7 +12,7 @@ use crate::descendants::{descendants, stat_fields};
 
 /// How long a look at the processes may take, and a command beyond its own limit. It takes milliseconds, unless a disk hangs: then
 /// perhaps no program can be started.
-const PATIENCE: Duration = Duration::from_secs(2);
+const LOOK_LIMIT: Duration = Duration::from_secs(2);
 /// What stands for the output of a command that has not come back.
 const STUCK: &str = "(the stall command did not come back: no program can be started, or a disk hangs)";
 /// Most processes in a report.
@@ -51,9 +51,9 @@ pub async fn gather(
     look: impl FnOnce() -> Vec<Value> + Send + 'static,
     command: Option<(impl FnOnce() -> String + Send + 'static, Duration)>,
 ) -> Evidence {
-    let processes = in_time(look, PATIENCE).await.unwrap_or_default();
+    let processes = in_time(look, LOOK_LIMIT).await.unwrap_or_default();
     let output = match command {
-        Some((command, limit)) => in_time(command, limit + PATIENCE).await.unwrap_or_else(|| STUCK.to_owned()),
+        Some((command, limit)) => in_time(command, limit + LOOK_LIMIT).await.unwrap_or_else(|| STUCK.to_owned()),
         None => String::new(),
     };
     Evidence { processes, output }
@@ -157,7 +157,7 @@ mod tests {
         };
         let late = async {
             has_begun.await.unwrap();
-            tokio::time::advance(LIMIT + PATIENCE).await;
+            tokio::time::advance(LIMIT + LOOK_LIMIT).await;
         };
         let (evidence, ()) = tokio::join!(gather(|| vec![json!("process")], Some((command, LIMIT))), late);
         assert_eq!(evidence, Evidence { processes: vec![json!("process")], output: STUCK.to_owned() });

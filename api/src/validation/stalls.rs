@@ -256,7 +256,7 @@ mod tests {
     }
 
     /// The warnings about a JobSet with these annotations, once the agent is injected, and with these variables of its workers.
-    fn warned(annotations: &[(&str, &str)], shape: &str, variables: Value) -> Vec<String> {
+    fn warned(annotations: &[(&str, &str)], shape: &str, variables: &Value) -> Vec<String> {
         let mut object = annotated(&[annotations, &[(INJECT_AGENT, shape)]].concat());
         for job in object["spec"]["replicatedJobs"].as_array_mut().unwrap() {
             let pod = &mut job["template"]["spec"]["template"]["spec"];
@@ -277,7 +277,7 @@ mod tests {
         let expected = format!("metadata.annotations[{key}]: has no effect: no worker can tell its agent of progress.");
         assert_one(&warnings(&read(&annotated(&[(key, value)]))), &expected);
         for shape in ["Sidecar", "Supervisor"] {
-            assert_eq!(warned(&[(key, value)], shape, json!([])), Vec::<String>::new());
+            assert_eq!(warned(&[(key, value)], shape, &json!([])), Vec::<String>::new());
         }
     }
 
@@ -285,15 +285,15 @@ mod tests {
     fn variable_that_agent_does_not_see_gets_warning() {
         let after = [(STALL_AFTER, "90s")];
         let file = json!([{ "name": PROGRESS_FILE, "value": "/data/step" }]);
-        let found = warned(&after, "Sidecar", file.clone());
+        let found = warned(&after, "Sidecar", &file);
         let env = "spec.replicatedJobs[0].template.spec.template.spec.containers[0].env";
         assert!(found.iter().any(|it| it.starts_with(&format!("{env}: names another {PROGRESS_FILE}"))), "{found:?}");
         assert!(found[0].contains("no worker can tell its agent"), "{found:?}");
-        assert_eq!(warned(&after, "Supervisor", file), Vec::<String>::new());
+        assert_eq!(warned(&after, "Supervisor", &file), Vec::<String>::new());
         let pattern = json!([{ "name": PROGRESS_PATTERN, "value": "step ([0-9]+)" }]);
-        let found = warned(&after, "Sidecar", pattern.clone());
+        let found = warned(&after, "Sidecar", &pattern);
         assert!(found[0].starts_with(&format!("{env}: {PROGRESS_PATTERN} has no effect")), "{found:?}");
-        assert_eq!(warned(&after, "Supervisor", pattern), Vec::<String>::new());
+        assert_eq!(warned(&after, "Supervisor", &pattern), Vec::<String>::new());
     }
 
     #[rstest]
