@@ -125,6 +125,10 @@ pub(super) enum RuleMutation {
     StallsOutliveTheirEpoch,
     /// A stall is counted again while the group restarts because of it.
     StallsCountedTwice,
+    /// That workers stall does not reach the engine.
+    StallsNotObserved,
+    /// One worker is taken to be stopped whenever it stalls.
+    StalledTakenForStopped,
     /// A stall strikes its node again while the group restarts because of it.
     StallsStrikeAgain,
     /// How many restarts have brought no progress is forgotten.
@@ -157,6 +161,12 @@ pub(super) fn edit_pod(broken: Option<RuleMutation>, pod: &mut PodView) {
         Some(RuleMutation::StallsOutliveTheirEpoch) => {
             if let Some((progress, epoch)) = pod.progress.as_mut().zip(pod.epoch.number()) {
                 progress.epoch = epoch;
+            }
+        }
+        Some(RuleMutation::StallsNotObserved) => pod.progress = None,
+        Some(RuleMutation::StalledTakenForStopped) if pod.name.starts_with("train-a-0-0-") => {
+            if let Some(stall) = pod.progress.as_mut().and_then(|progress| progress.stall.as_mut()) {
+                stall.is_stopped = true;
             }
         }
         Some(RuleMutation::RefusalsAreFailures) => {
@@ -247,16 +257,10 @@ pub(super) fn edit_plan(broken: Option<RuleMutation>, observed: &Observed<'_>, p
     let specified = observed.jobset.spec.expected_pods();
     match broken {
         RuleMutation::CountedEachReconciliation if synced > 0 && !runs => count_restart(&before, status),
-        RuleMutation::StallsCountedTwice
+        RuleMutation::StallsCountedTwice | RuleMutation::StallsStrikeAgain
             if synced > 0 && !runs && pods().any(|pods| pods.stalled_in(synced).next().is_some()) =>
         {
-            count_restart(&before, status);
-        }
-        RuleMutation::StallsStrikeAgain
-            if synced > 0 && !runs && pods().any(|pods| pods.stalled_in(synced).next().is_some()) =>
-        {
-            let last = before.node_strikes.last().filter(|it| it.reason == Trigger::Stalled.word());
-            status.node_strikes.extend(last.cloned());
+            repeat_stall(broken, &before, status);
         }
         RuleMutation::FreeEpochForgotten if runs && status.free_epoch == synced + 1 => {
             count_restart(&before, status);
@@ -358,6 +362,16 @@ fn is_replacement(action: &Action) -> bool {
 
 fn is_move(action: &Action) -> bool {
     matches!(action, Action::DeletePod { reason: PodDeletion::Moved, .. })
+}
+
+/// Does again what has been done because of a stall.
+fn repeat_stall(broken: RuleMutation, before: &JobSetStatus, status: &mut JobSetStatus) {
+    if broken == RuleMutation::StallsCountedTwice {
+        count_restart(before, status);
+        return;
+    }
+    let last = before.node_strikes.last().filter(|it| it.reason == Trigger::Stalled.word());
+    status.node_strikes.extend(last.cloned());
 }
 
 fn count_restart(before: &JobSetStatus, status: &mut JobSetStatus) {

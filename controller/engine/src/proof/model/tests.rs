@@ -177,6 +177,7 @@ fn properties_hold_with_the_stream_at_large(#[case] setting: Setting) {
 #[case::free_epoch_forgotten(RuleMutation::FreeEpochForgotten, Setting { left: Budget { suspensions: 1, ..NOTHING }, ..TWO_PODS }, OneRestartPerIncident)]
 #[case::confirmed_by_pods_alone(RuleMutation::ConfirmedByPodsAlone, Setting { pods: 2, late: Late { jobsets: true, ..PROMPT }, ..SUPERVISED }, OneRestartPerIncident)]
 #[case::stalls_outlive_their_epoch(RuleMutation::StallsOutliveTheirEpoch, STALLS, OneRestartPerIncident)]
+#[case::stalls_not_observed(RuleMutation::StallsNotObserved, STALLS, NoHang)]
 #[case::stalls_counted_twice(RuleMutation::StallsCountedTwice, STALLS, OneRestartPerIncident)]
 #[case::stalls_over_the_stream_counted_twice(RuleMutation::StallsCountedTwice, Setting { stream: Stream::Prompt, ..SUPERVISED_STALLS }, OneRestartPerIncident)]
 fn a_broken_rule_is_caught(#[case] broken: RuleMutation, #[case] setting: Setting, #[case] by: Property) {

@@ -58,6 +58,8 @@ const SEEDS: u64 = 16_000;
 #[case::requests_are_carried_out_once(RuleMutation::RequestsForgotten, &[RequestsOnce])]
 #[case::stalls_end_with_their_epoch(RuleMutation::StallsOutliveTheirEpoch, &[OneRestartPerIncident])]
 #[case::stalls_count_once(RuleMutation::StallsCountedTwice, &[OneRestartPerIncident])]
+#[case::stalls_restart_the_group(RuleMutation::StallsNotObserved, &[NoHang])]
+#[case::stalls_strike_no_other_node(RuleMutation::StalledTakenForStopped, &[StallsStrikeOnce])]
 #[case::stalls_strike_once(RuleMutation::StallsStrikeAgain, &[StallsStrikeOnce])]
 #[case::restarts_without_progress_outlive_leaders(RuleMutation::RestartsWithoutProgressForgotten, &[NoProgress])]
 #[case::progress_begins_the_count_again(RuleMutation::ProgressNotObserved, &[NoProgress])]
