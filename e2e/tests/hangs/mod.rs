@@ -142,7 +142,7 @@ async fn noticed(group: &Group, shape: &'static str, hang: Hang, epoch: i32) -> 
     let status = group.status().await?;
     let message = message.with_context(|| format!("no verdict on {hang:?} in epoch {epoch}: {status:?}"))??;
     ensure!(status.group_restarts == epoch - 1, "the group has restarted by itself: {status:?}");
-    let last = group.last_step(hang.rank, epoch)?.with_context(|| format!("no step in epoch {epoch}"))?;
+    let last = group.last_step(hang.rank, epoch)?;
     let is_due = last.step + usize::from(hang.kind != Kind::Disk) >= hang.step;
     let noticed_after = at - last.time;
     ensure!(

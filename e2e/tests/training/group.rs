@@ -70,11 +70,10 @@ impl Group {
     /// Waits until a worker has made this step, or a later one, in this epoch.
     pub(crate) async fn wait_for(&self, rank: usize, epoch: i32, step: usize) -> Result<Line> {
         wait::until_met(LIMIT, format!("step {step} of worker {rank} in epoch {epoch}"), || async {
-            let newest = log::newest(&self.folder, rank)?;
-            let done = newest.clone().filter(|line| line.is_step() && line.epoch == epoch && line.step >= step);
-            match done {
+            let last = log::last_step(&self.folder, rank)?;
+            match last.clone().filter(|line| line.epoch == epoch && line.step >= step) {
                 Some(line) => Ok(Check::Met(line)),
-                None => Ok(Check::Unmet(format!("{newest:?}, {:?}", self.status().await?))),
+                None => Ok(Check::Unmet(format!("{last:?}, {:?}", self.status().await?))),
             }
         })
         .await
@@ -86,10 +85,10 @@ impl Group {
         process::find_one("python3", &[("POD_UID", uid), ("JOBSET_EPOCH", &epoch.to_string())])
     }
 
-    /// The last step that a worker has made in an epoch.
-    pub(crate) fn last_step(&self, rank: usize, epoch: i32) -> Result<Option<Line>> {
-        let lines = log::whole_lines(&self.folder, rank)?;
-        Ok(lines.into_iter().rfind(|line| line.is_step() && line.epoch == epoch))
+    /// The last step that a worker has made, in this epoch.
+    pub(crate) fn last_step(&self, rank: usize, epoch: i32) -> Result<Line> {
+        let last = log::last_step(&self.folder, rank)?;
+        last.filter(|line| line.epoch == epoch).with_context(|| format!("no step of worker {rank} in epoch {epoch}"))
     }
 
     /// Waits until the group is said to stall in an epoch; what the condition says.

@@ -54,16 +54,12 @@ fn file(folder: &Path, rank: usize) -> PathBuf {
     folder.join(format!("log-{rank}.jsonl"))
 }
 
-/// The newest line of a worker, if it has written one.
-pub(super) fn newest(folder: &Path, rank: usize) -> Result<Option<Line>> {
-    Ok(whole_lines(folder, rank)?.pop())
-}
-
-/// The whole lines of a worker, none before it has begun.
-pub(super) fn whole_lines(folder: &Path, rank: usize) -> Result<Vec<Line>> {
-    let Ok(text) = std::fs::read_to_string(file(folder, rank)) else { return Ok(Vec::new()) };
+/// The last step that a worker has made, if it has made one.
+pub(super) fn last_step(folder: &Path, rank: usize) -> Result<Option<Line>> {
+    let Ok(text) = std::fs::read_to_string(file(folder, rank)) else { return Ok(None) };
     let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
-    whole.lines().filter(|line| !line.is_empty()).map(Line::read).collect()
+    let mut lines = whole.lines().rev().filter(|line| !line.is_empty()).map(Line::read);
+    lines.find(|line| line.as_ref().ok().is_none_or(Line::is_step)).transpose()
 }
 
 /// The lines of all workers of a group, by rank.
