@@ -256,7 +256,7 @@ test-output: rust ## 100 MB/s of output for a minute through a supervising agent
 	cargo test --locked -p jobset-agent --test agent -- --ignored --nocapture output_of_a_minute
 
 .PHONY: hangs
-hangs: tools deps ## Has a worker of a training hang, 200 times, at random, on real kubelets: when that is noticed, and who is blamed. SEED=1 HANGS=200: a quarter of an hour.
+hangs: tools deps ## Has a worker of a training hang, 200 times, at random, on real kubelets: when that is noticed, and who is blamed. SEED=1 HANGS=200: twenty minutes.
 	@$(E2E) programs --set cluster
 	cargo test $(EVERYTHING) --test e2e -- --ignored --nocapture --test-threads 1 hangs::
 
