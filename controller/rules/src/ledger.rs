@@ -5,20 +5,20 @@
 
 use jobset_api::{JobSetStatus, LaterFields, Ledger, LedgerBucket, LedgerTimes, conditions};
 use jobset_store::pods::JobPods;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::reconciliation::{Current, Reconciliation};
 use crate::{backoff, members, stall};
 
-/// Brings the ledger up to date, if the status changes anyway.
+/// Brings the ledger up to date, in a status that will be written.
 pub(super) fn keep(reconciliation: &mut Reconciliation<'_>) {
     let jobset = reconciliation.observed.jobset;
-    let (none, now) = (JobSetStatus::default(), reconciliation.now.0);
-    let stored = jobset.status.as_ref().unwrap_or(&none);
-    if !jobset.is_managed_here() || *stored == reconciliation.status {
+    if !jobset.is_managed_here() {
         return;
     }
+    let (none, now) = (JobSetStatus::default(), reconciliation.now.0);
+    let stored = jobset.status.as_ref().unwrap_or(&none);
     let created = jobset.metadata.creation_timestamp.as_ref().map(|time| time.0);
     let first = || (!stored.is_finished()).then(|| begin(stored, created, reconciliation.is_suspended(), now));
     let Some(mut ledger) = stored.ledger.clone().or_else(first) else { return };
@@ -179,9 +179,8 @@ fn steps(reconciliation: &Reconciliation<'_>, stored: &JobSetStatus) -> EpochSte
 
 /// Until when steps were done in the epoch that ends: what it stalled for was not spent on any.
 fn until(reconciliation: &Reconciliation<'_>, stored: &JobSetStatus, now: Timestamp) -> Timestamp {
-    let is_stalled = |it: &&Condition| it.type_ == conditions::PROGRESS_STALLED && it.status == "True";
-    let known = stored.conditions.iter().find(is_stalled).map(|it| it.last_transition_time.0);
-    known.or(reconciliation.stalled_since).unwrap_or(now).min(now)
+    let known = conditions::find_true(&stored.conditions, conditions::PROGRESS_STALLED);
+    known.map(|known| known.last_transition_time.0).or(reconciliation.stalled_since).unwrap_or(now).min(now)
 }
 
 /// What the restart loses that begins now. Nothing is known of workers that tell of no step in this epoch, or of no checkpoint. The

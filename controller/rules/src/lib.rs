@@ -142,7 +142,9 @@ pub fn plan(observed: &Observed<'_>, settings: &Settings, now: &Time) -> Plan {
     let mut reconciliation = Reconciliation::new(observed, settings, now);
     // A rule that breaks has already written its result to the plan.
     let _ = rules(&mut reconciliation);
-    stall::keep_in_write(&mut reconciliation);
-    ledger::keep(&mut reconciliation);
+    if reconciliation.changes_status() {
+        stall::keep_progress(&mut reconciliation);
+        ledger::keep(&mut reconciliation);
+    }
     reconciliation.into_plan()
 }

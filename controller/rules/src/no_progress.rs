@@ -12,8 +12,8 @@ use crate::types::Trigger;
 /// Compares the highest step with that at the last restart. Breaks if so many restarts in a row have brought no further step as the
 /// JobSet allows: it has failed.
 ///
-/// A group whose workers tell of no step, or of steps of several replicatedJobs, is not judged. What takes a Pod away, or asks for a restart, says nothing of its worker: such
-/// a restart counts for nothing here, unless there was progress before it.
+/// A group whose workers tell of no step, or of steps of several replicatedJobs, is not judged. What takes a Pod away, or asks for a
+/// restart, says nothing of its worker: such a restart counts for nothing here, unless there was progress before it.
 pub(super) fn compare(reconciliation: &mut Reconciliation<'_>, cause: &Cause) -> ControlFlow<()> {
     // Steps alone are no reason to write the status, so the stored one may be old.
     stall::keep_progress(reconciliation);

@@ -126,6 +126,11 @@ impl<'a> Reconciliation<'a> {
         }
     }
 
+    /// Whether the status will be written.
+    pub(super) fn changes_status(&self) -> bool {
+        self.observed.jobset.status.as_ref().map_or(self.status != JobSetStatus::default(), |it| *it != self.status)
+    }
+
     pub(super) fn into_plan(self) -> Plan {
         let Self { mut status, actions, notes, facts, requeue, .. } = self;
         if status.epochs() != self.observed.stored_epochs() {

@@ -13,7 +13,7 @@ mod verdict;
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
 
-use jobset_api::{FailurePolicyAction, FailurePolicyRule, JobSetStatus, OnStall, StallAfter, conditions, event};
+use jobset_api::{FailurePolicyAction, FailurePolicyRule, OnStall, StallAfter, conditions, event};
 use jobset_store::pods::{JobPods, PodPhase, PodStall, PodView, shorten};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -55,14 +55,17 @@ pub(super) fn report(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()>
         // The next epoch ends the stall, in the write that begins it.
         return ControlFlow::Continue(());
     }
-    let unreachable = unreachable(reconciliation);
-    let stalled = stalled_workers(reconciliation, current.synced, &unreachable);
-    let lost = unreachable.iter().filter(|pod| pod.fills_its_slot() && pod.progress.is_some()).count();
-    let telling: usize = reconciliation.running_pods().map(JobPods::telling_progress).sum();
+    let mut stalled = stalled_workers(reconciliation, current.synced);
+    // Most groups stop here, in each reconciliation.
+    let unreachable = if stalled.is_empty() { Vec::new() } else { unreachable(reconciliation) };
+    stalled.retain(|worker| !unreachable.iter().any(|lost| lost.uid == worker.pod.uid));
     if stalled.is_empty() {
         resume(reconciliation);
-        ControlFlow::Continue(())
-    } else if stalled.len().saturating_add(lost) < telling {
+        return ControlFlow::Continue(());
+    }
+    let lost = unreachable.iter().filter(|pod| pod.fills_its_slot() && pod.progress.is_some()).count();
+    let telling: usize = reconciliation.running_pods().map(JobPods::telling_progress).sum();
+    if stalled.len().saturating_add(lost) < telling {
         report_straggler(reconciliation, &stalled, current.synced);
         ControlFlow::Continue(())
     } else {
@@ -78,11 +81,7 @@ fn unreachable<'a>(reconciliation: &Reconciliation<'a>) -> Vec<&'a PodView> {
 }
 
 /// The workers whose agents report a stall in the epoch that runs, in the order of the names of their Pods.
-fn stalled_workers<'a>(
-    reconciliation: &Reconciliation<'a>,
-    epoch: i32,
-    unreachable: &[&PodView],
-) -> Vec<StalledWorker<'a>> {
+fn stalled_workers<'a>(reconciliation: &Reconciliation<'a>, epoch: i32) -> Vec<StalledWorker<'a>> {
     let is_watched = reconciliation.in_place()
         && !reconciliation.is_suspended()
         && reconciliation.observed.jobset.stall_after().is_some()
@@ -97,7 +96,6 @@ fn stalled_workers<'a>(
     };
     let running = reconciliation.current.iter().filter(|current| !current.is_over());
     let mut workers: Vec<_> = running.flat_map(stalled).collect();
-    workers.retain(|worker| !unreachable.iter().any(|lost| lost.uid == worker.pod.uid));
     workers.sort_by_key(|worker| &worker.pod.name);
     workers
 }
@@ -108,17 +106,17 @@ fn resume(reconciliation: &mut Reconciliation<'_>) {
     let (was_true, since) = (known.status == "True", known.last_transition_time.0);
     let has_epoch_begun = reconciliation.status.epochs() != reconciliation.observed.stored_epochs()
         || reconciliation.status.epoch_transition_time.as_ref().is_some_and(|at| at.0.as_second() >= since.as_second());
-    let why = if reconciliation.is_suspended() {
-        "jobset is suspended"
+    let without_progress = if reconciliation.is_suspended() {
+        Some("jobset is suspended")
     } else if has_epoch_begun {
-        "a new epoch has begun"
+        Some("a new epoch has begun")
     } else if reconciliation.observed.jobset.stall_after().is_none() {
-        "nobody looks at the progress of the workers any longer"
+        Some("nobody looks at the progress of the workers any longer")
     } else {
-        "workers make progress"
+        None
     };
-    set(reconciliation, false, conditions::PROGRESS_RESUMED, why);
-    if was_true && why == "workers make progress" {
+    set(reconciliation, false, conditions::PROGRESS_RESUMED, without_progress.unwrap_or("workers make progress"));
+    if was_true && without_progress.is_none() {
         reconciliation.note(event::PROGRESS_RESUMED, "workers make progress again".to_owned());
     }
 }
@@ -171,7 +169,7 @@ fn others_go_on(reconciliation: &mut Reconciliation<'_>, since: Timestamp, epoch
     // A time in the future comes from a wrong clock.
     let to = after(now, ADVANCES_EVERY);
     let goes_on = reconciliation.running_pods().flat_map(JobPods::all).any(|pod| {
-        let progress = pod.progress.as_deref().filter(|it| it.epoch == epoch && it.stall.is_none());
+        let progress = pod.progress_in(epoch).filter(|progress| progress.stall.is_none());
         progress.and_then(|progress| progress.at).is_some_and(|at| from <= at && at <= to)
     });
     if !goes_on {
@@ -194,8 +192,9 @@ fn report_stall(
     let highest = stalled.iter().filter_map(|worker| worker.step).max();
     let step = at_step(highest.filter(|_| are_of_one_kind(stalled)));
     let message = format!("no worker has made progress since {since}{step}: {why}");
+    let short = shorten(&message, LONGEST_CONDITION);
     let is_new = reconciliation.true_condition(conditions::PROGRESS_STALLED).is_none();
-    set(reconciliation, true, conditions::PROGRESS_STALLED, &shorten(&message, LONGEST_CONDITION));
+    set(reconciliation, true, conditions::PROGRESS_STALLED, &short);
     if is_new {
         reconciliation.stalled_since = newest.map(|stall| stall.since);
         let mut shown: Vec<StalledWorker<'_>> = stalled.to_vec();
@@ -207,7 +206,7 @@ fn report_stall(
         blamed.and_then(|place| blame::of_stalled(reconciliation, stalled[place].pod, stalled[place].stall.since));
     let cause = Cause {
         reason: conditions::PROGRESS_STALLED.to_owned(),
-        message: shorten(&message, LONGEST_CONDITION),
+        message: short,
         trigger: Trigger::Stalled,
         failed_at: None,
         is_loss: false,
@@ -307,14 +306,6 @@ fn with_evidence(message: &str, workers: &[StalledWorker<'_>]) -> String {
     shorten(&text, LONGEST_EVENT)
 }
 
-/// Keeps how far the workers have come, if the status changes anyway.
-pub(super) fn keep_in_write(reconciliation: &mut Reconciliation<'_>) {
-    let none = JobSetStatus::default();
-    if *reconciliation.observed.jobset.status.as_ref().unwrap_or(&none) != reconciliation.status {
-        keep_progress(reconciliation);
-    }
-}
-
 /// Keeps how far the workers have come, in a status that will be written.
 ///
 /// Steps of several replicatedJobs count different things. If workers of several tell of steps, none is kept.
@@ -344,6 +335,5 @@ pub(super) fn has_comparable_steps(reconciliation: &Reconciliation<'_>) -> bool 
 /// The highest step that workers of this epoch have told of.
 pub(super) fn step_in(reconciliation: &Reconciliation<'_>, epoch: i32) -> Option<i64> {
     let pods = reconciliation.current.iter().filter_map(|current| current.pods).flat_map(JobPods::all);
-    let told = pods.filter_map(|pod| pod.progress.as_deref().filter(|progress| progress.epoch == epoch)?.step);
-    told.max().filter(|_| has_comparable_steps(reconciliation))
+    pods.filter_map(|pod| pod.progress_in(epoch)?.step).max().filter(|_| has_comparable_steps(reconciliation))
 }

@@ -37,11 +37,11 @@ pub(super) struct StallVerdict {
 
 /// Judges the workers of a group in which none makes progress.
 pub(super) fn judge(stalled: &[StalledWorker<'_>], unseen: Unseen) -> StallVerdict {
-    let are_comparable = unseen.silent == 0 && are_of_one_kind(stalled);
+    // Of two workers either may wait for the other.
+    let are_comparable = stalled.len() > 2 && unseen.silent == 0 && are_of_one_kind(stalled);
     let differs = match unseen.unreachable {
-        0 => only_stopped(stalled)
-            .or_else(|| only_behind(stalled).filter(|_| are_comparable))
-            .or_else(|| only_outside(stalled).filter(|_| are_comparable)),
+        0 if are_comparable => [only_stopped, only_behind, only_outside].iter().find_map(|rule| rule(stalled)),
+        0 => only_stopped(stalled),
         _ => None,
     };
     let Some((place, what)) = differs else { return StallVerdict { blamed: None, why: unknown(stalled, unseen) } };
@@ -61,22 +61,16 @@ pub(super) fn are_of_one_kind(workers: &[StalledWorker<'_>]) -> bool {
     workers.iter().all(|worker| worker.group == workers[0].group)
 }
 
-/// The only worker at the lowest step, if all have told of one. Of two workers either may wait for the other.
+/// The only worker at the lowest step, if all have told of one.
 fn only_behind(stalled: &[StalledWorker<'_>]) -> Option<(usize, String)> {
-    if stalled.len() < 3 {
-        return None;
-    }
     let lowest = steps(stalled)?.min()?;
     let place = only(stalled, |worker| worker.step == Some(lowest))?;
     let next = steps(stalled)?.filter(|step| *step > lowest).min()?;
     Some((place, format!("is at step {lowest}, the others are at {next} or above")))
 }
 
-/// The only worker that is not in what all others have declared to be in. Of two workers either may wait for the other.
+/// The only one of three workers or more that is not in what all others have declared to be in.
 fn only_outside(stalled: &[StalledWorker<'_>]) -> Option<(usize, String)> {
-    if stalled.len() < 3 {
-        return None;
-    }
     // The first three have what most have.
     let of_first = |place: usize| stalled[place].stall.within.as_deref();
     let common = if of_first(0) == of_first(1) { of_first(0) } else { of_first(2) }?;

@@ -95,15 +95,19 @@ impl PodProgress {
 }
 
 impl PodView {
+    /// What its agent says of the worker of this epoch.
+    pub fn progress_in(&self, epoch: i32) -> Option<&PodProgress> {
+        self.progress.as_deref().filter(|progress| progress.epoch == epoch)
+    }
+
     /// The stall of its worker, if its agent reports one in the epoch that it reports.
     pub fn stall(&self) -> Option<&PodStall> {
-        let progress = self.progress.as_deref().filter(|progress| self.epoch.number() == Some(progress.epoch))?;
-        progress.stall.as_deref()
+        self.progress_in(self.epoch.number()?)?.stall.as_deref()
     }
 
     /// The highest step of its worker in the epoch that it reports.
     pub fn step(&self) -> Option<i64> {
-        self.progress.as_deref().filter(|progress| self.epoch.number() == Some(progress.epoch))?.step
+        self.progress_in(self.epoch.number()?)?.step
     }
 }
 
