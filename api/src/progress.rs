@@ -8,13 +8,9 @@ use k8s_openapi::jiff::SignedDuration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::agent::{LEAST_STALL, LONGEST_STALL};
 use crate::status::is_zero;
 use crate::{LaterFields, labels};
-
-/// Shortest duration of [`STALL_AFTER`](labels::STALL_AFTER) and [`STALL_FIRST`](labels::STALL_FIRST).
-pub(crate) const LEAST: Duration = Duration::from_secs(5);
-/// Longest duration of both. An agent reads no longer one.
-pub(crate) const LONGEST: Duration = Duration::from_hours(720);
 
 /// For how long a worker may make no progress: the value of [`STALL_AFTER`](labels::STALL_AFTER).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,9 +31,11 @@ impl StallAfter {
     }
 }
 
-/// A duration from [`LEAST`] to [`LONGEST`].
+/// A duration from [`LEAST_STALL`] to [`LONGEST_STALL`].
 pub(crate) fn duration(text: &str) -> Option<Duration> {
-    Duration::try_from(text.parse::<SignedDuration>().ok()?).ok().filter(|after| (LEAST..=LONGEST).contains(after))
+    Duration::try_from(text.parse::<SignedDuration>().ok()?)
+        .ok()
+        .filter(|after| (LEAST_STALL..=LONGEST_STALL).contains(after))
 }
 
 /// What follows when no worker makes progress. The names are the values of [`ON_STALL`](labels::ON_STALL).
@@ -187,9 +185,9 @@ mod tests {
     #[case::auto("auto", Some(StallAfter::Auto))]
     #[case::seconds("90s", Some(StallAfter::After(Duration::from_secs(90))))]
     #[case::minutes("20m", Some(StallAfter::After(Duration::from_mins(20))))]
-    #[case::shortest("5s", Some(StallAfter::After(LEAST)))]
+    #[case::shortest("5s", Some(StallAfter::After(LEAST_STALL)))]
     #[case::too_short("4s", None)]
-    #[case::longest("720h", Some(StallAfter::After(LONGEST)))]
+    #[case::longest("720h", Some(StallAfter::After(LONGEST_STALL)))]
     #[case::too_long("720h1s", None)]
     #[case::negative("-90s", None)]
     #[case::no_unit("90", None)]

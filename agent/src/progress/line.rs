@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-/// Largest step: every number up to it is exact in each language that reads JSON.
-pub const MOST_STEPS: i64 = 1 << 53;
+use jobset_protocol::agent::{LONGEST_STALL, MOST_STEPS};
+
 /// Longest name of a phase, and of what a worker is in, in bytes.
 const NAME_BYTES: usize = 63;
-/// Longest time, in seconds.
-const LONGEST_TIME: u64 = 30 * 24 * 3600;
 
 /// What a worker tells. A value that cannot be is left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,13 +59,13 @@ fn name(value: &str) -> Option<String> {
     (!value.is_empty() && value.len() <= NAME_BYTES && value.bytes().all(is_plain)).then(|| value.to_owned())
 }
 
-/// A time from a second to a month: a number of seconds, or one followed by `s`, `m` or `h`.
+/// A time from a second to [`LONGEST_STALL`]: a number of seconds, or one followed by `s`, `m` or `h`.
 pub fn time(value: &str) -> Option<Duration> {
     let units = [("s", 1), ("m", 60), ("h", 3600)];
     let (number, unit) =
         units.iter().find_map(|(unit, seconds)| Some((value.strip_suffix(unit)?, *seconds))).unwrap_or((value, 1));
     let seconds = number.parse::<u64>().ok()?.checked_mul(unit)?;
-    (1..=LONGEST_TIME).contains(&seconds).then(|| Duration::from_secs(seconds))
+    (1..=LONGEST_STALL.as_secs()).contains(&seconds).then(|| Duration::from_secs(seconds))
 }
 
 #[cfg(test)]

@@ -12,9 +12,10 @@ mod tests;
 
 use std::time::Duration;
 
+use jobset_protocol::agent::STEPS_TOLD_EVERY;
 use limits::Phase;
 pub use limits::{Pauses, StallAfter, StallLimits};
-pub use line::{MOST_STEPS, ProgressLine, time};
+pub use line::{ProgressLine, time};
 pub use pattern::{MatchedSteps, StepPattern, StepReader};
 pub use report::{LONGEST_REPORT, StallReport, text};
 
@@ -27,8 +28,6 @@ const LEAST_INTERVAL: Duration = Duration::from_millis(20);
 const MOST_BETWEEN_READINGS: Duration = Duration::from_secs(5);
 /// How long before its limit a worker is looked at for the first time. The second look is at the limit.
 const LOOK_BEFORE: Duration = Duration::from_secs(5);
-/// Shortest time between two messages about steps.
-const ADVANCE_INTERVAL: Duration = Duration::from_secs(30);
 /// Phase in which a worker writes a checkpoint.
 const CHECKPOINT: &str = "checkpoint";
 
@@ -209,7 +208,7 @@ impl ProgressState {
             if worker.attention != Attention::Ending {
                 worker.attention = Attention::Calm;
             }
-            if outputs.is_empty() && worker.step > worker.said && worker.unsaid >= ADVANCE_INTERVAL {
+            if outputs.is_empty() && worker.step > worker.said && worker.unsaid >= STEPS_TOLD_EVERY {
                 outputs.push(ProgressOutput::Advanced);
             }
         } else if let Some(limit) = limit {

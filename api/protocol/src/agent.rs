@@ -70,11 +70,19 @@ pub const RELAY: &str = "JOBSET_RELAY";
 /// Environment of the worker and of the agent: the file to which the worker writes its step. Without it, the agent looks at no
 /// progress.
 pub const PROGRESS_FILE: &str = "JOBSET_PROGRESS_FILE";
+/// How often an agent tells of steps that rise, over the stream.
+pub const STEPS_TOLD_EVERY: Duration = Duration::from_secs(30);
+/// Largest step: every number up to it is exact in each language that reads JSON.
+pub const MOST_STEPS: i64 = 1 << 53;
 /// Value of [`PROGRESS_FILE`] in the Pods of a JobSet with the agent injected.
 pub const DEFAULT_PROGRESS_FILE: &str = "/var/run/jobset-progress/step";
 /// Environment of the agent: the value of [`STALL_AFTER`](crate::labels::STALL_AFTER). Without it, the agent reports progress and
 /// no stall.
 pub const STALL_AFTER: &str = "JOBSET_STALL_AFTER";
+/// Shortest duration of [`STALL_AFTER`] and [`STALL_FIRST`]. Admission takes no other one, and the agent reads no other one.
+pub const LEAST_STALL: Duration = Duration::from_secs(5);
+/// Longest duration of both.
+pub const LONGEST_STALL: Duration = Duration::from_hours(720);
 /// Environment of the agent: the value of [`STALL_FIRST`](crate::labels::STALL_FIRST).
 pub const STALL_FIRST: &str = "JOBSET_STALL_FIRST";
 /// Environment of the agent as a supervisor: regular expression over the lines of the worker's output, with one group for the step.

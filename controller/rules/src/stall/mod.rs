@@ -13,11 +13,13 @@ mod verdict;
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
 
+use jobset_api::agent::STEPS_TOLD_EVERY;
 use jobset_api::{FailurePolicyAction, FailurePolicyRule, OnStall, StallAfter, conditions, event};
 use jobset_store::pods::{JobPods, PodPhase, PodStall, PodView, shorten};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
+use crate::backoff;
 use crate::cause::{Cause, Counting};
 use crate::epochs::{self, Epochs};
 use crate::incident::Incident;
@@ -27,10 +29,8 @@ use crate::success;
 use crate::types::{Fact, Trigger};
 use verdict::{StallVerdict, StalledWorker, Unseen, are_of_one_kind, judge};
 
-/// How often agents tell of steps, over the stream.
-const ADVANCES_EVERY: SignedDuration = SignedDuration::from_secs(30);
-/// How much later than the last sign of progress of a straggler others must have told of theirs, which is then up to 30 s old. Clocks of
-/// nodes differ by less than the rest.
+/// How much later than the last sign of progress of a straggler others must have told of theirs, which is then as old as
+/// [`STEPS_TOLD_EVERY`] at most. Clocks of nodes differ by less than the rest.
 const STRAGGLES_AFTER: SignedDuration = SignedDuration::from_secs(60);
 /// Longest message of the condition, in bytes. Every agent receives the status.
 const LONGEST_CONDITION: usize = 256;
@@ -167,7 +167,7 @@ fn others_go_on(reconciliation: &mut Reconciliation<'_>, since: Timestamp, epoch
     let after = |time: Timestamp, duration| time.saturating_add(duration).unwrap_or(Timestamp::MAX);
     let from = after(since.min(now), STRAGGLES_AFTER);
     // A time in the future comes from a wrong clock.
-    let to = after(now, ADVANCES_EVERY);
+    let to = after(now, backoff::seconds(STEPS_TOLD_EVERY));
     let goes_on = reconciliation.running_pods().flat_map(JobPods::all).any(|pod| {
         let progress = pod.progress_in(epoch).filter(|progress| progress.stall.is_none());
         progress.and_then(|progress| progress.at).is_some_and(|at| from <= at && at <= to)

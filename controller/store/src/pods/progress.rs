@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
+use jobset_api::agent::MOST_STEPS;
 use jobset_api::{ProcessEvidence, ProgressReport, labels};
 use k8s_openapi::jiff::Timestamp;
 
@@ -10,7 +11,7 @@ use super::failure::shorten;
 use super::view::PodView;
 
 /// The steps that count. Programs write larger ones by mistake only.
-const STEPS: RangeInclusive<i64> = 0..=1 << 53;
+const STEPS: RangeInclusive<i64> = 0..=MOST_STEPS;
 /// Longest name of a phase, and of what a worker is in, in bytes.
 const LONGEST_NAME: usize = 64;
 /// Longest text of the evidence that is kept, in bytes.
