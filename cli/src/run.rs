@@ -8,8 +8,8 @@ use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{
-    ChangeArgs, Cli, Command, GlobalArgs, GoodputArgs, LogsArgs, NamedArgs, NodesArgs, OutputFormat, RestartArgs,
-    StatusArgs, UiArgs, ValidateArgs, WaitArgs,
+    ChangeArgs, Cli, Command, GlobalArgs, GoodputArgs, JobSetsArgs, LogsArgs, NamedArgs, NodesArgs, OutputFormat,
+    RestartArgs, StatusArgs, UiArgs, ValidateArgs, WaitArgs,
 };
 use crate::change::{ChangeReport, Suspension, follow_restart, follow_suspension};
 use crate::cluster::{ChangeStream, Cluster, WatchScope, connect};
@@ -47,11 +47,11 @@ fn wait_for(command: impl Future<Output = Result<Exit, Error>>) -> Result<Exit, 
 async fn status(global: &GlobalArgs, args: StatusArgs, screen: Screen) -> Result<Exit, Error> {
     let cluster = connect(global).await?;
     let shown = Presenter { screen, output: global.output, pods: args.pods, watch: args.watch };
-    let Some(name) = args.name else {
-        let all_namespaces = args.all_namespaces;
+    let JobSetsArgs { name, all_namespaces, selector } = args.jobsets;
+    let Some(name) = name else {
         let namespace = (!all_namespaces).then_some(cluster.namespace.as_str());
         let list = async || {
-            let selected = cluster.jobsets(all_namespaces, args.selector.as_deref());
+            let selected = cluster.jobsets(all_namespaces, selector.as_deref());
             let (jobsets, leader) = tokio::join!(selected, cluster.leader());
             Ok(status::list(&jobsets?, namespace, leader))
         };
@@ -83,12 +83,12 @@ async fn restarts(global: &GlobalArgs, args: NamedArgs, screen: Screen) -> Resul
 async fn show_goodput(global: &GlobalArgs, args: GoodputArgs, screen: Screen) -> Result<Exit, Error> {
     let cluster = connect(global).await?;
     let shown = Presenter { screen, output: global.output, pods: false, watch: args.watch };
-    let all_namespaces = args.all_namespaces;
+    let JobSetsArgs { name, all_namespaces, selector } = args.jobsets;
     let namespace = (!all_namespaces).then_some(cluster.namespace.as_str());
     let fetch = async || {
-        let jobsets = match &args.name {
+        let jobsets = match &name {
             Some(name) => vec![cluster.jobset(name).await?],
-            None => cluster.jobsets(all_namespaces, args.selector.as_deref()).await?,
+            None => cluster.jobsets(all_namespaces, selector.as_deref()).await?,
         };
         Ok(goodput::report(&jobsets, namespace, Timestamp::now()))
     };

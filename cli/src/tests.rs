@@ -153,8 +153,8 @@ impl Case {
         let format = cli.global.output;
         let facts = self.facts(templates, view.now);
         let text = match cli.command {
-            Command::Status(args) if args.name.is_none() => {
-                let namespace = (!args.all_namespaces).then_some("ml");
+            Command::Status(args) if args.jobsets.name.is_none() => {
+                let namespace = (!args.jobsets.all_namespaces).then_some("ml");
                 let list = templates.all::<JobSet>("jobset", &self.list);
                 rendered(&status::list(&list, namespace, facts.leader), format, &view)
             }
@@ -173,10 +173,10 @@ impl Case {
                 rendered(&nodes::report(&list, facts.nodes.as_deref(), namespace, view.now), format, &view)
             }
             Command::Goodput(args) => {
-                let namespace = (!args.all_namespaces).then_some("ml");
+                let namespace = (!args.jobsets.all_namespaces).then_some("ml");
                 let list = templates.all::<JobSet>("jobset", &self.list);
                 let one = || vec![JobSet::clone(&facts.jobset)];
-                let jobsets = args.name.as_ref().map_or(list, |_| one());
+                let jobsets = args.jobsets.name.as_ref().map_or(list, |_| one());
                 rendered(&goodput::report(&jobsets, namespace, view.now), format, &view)
             }
             Command::Explain(_) => rendered(&explain(facts), format, &view),

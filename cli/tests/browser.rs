@@ -141,7 +141,6 @@ fn figures(painting: &Value, changed: f64) -> Value {
 }
 
 #[test]
-#[ignore = "needs Node.js"]
 fn goodput_of_page_has_texts_of_command() -> Result<()> {
     let script = paths::workspace().join("cli/tests/browser/goodput.mjs");
     run(Command::new("node").arg(script)).context("it needs Node.js")?;

@@ -8,8 +8,8 @@ use clap::{Args as Arguments, Parser, Subcommand, ValueEnum, ValueHint};
 
 use crate::names;
 pub use options::{
-    ChangeArgs, GoodputArgs, LogsArgs, NamedArgs, NodesArgs, RestartArgs, Shell, StatusArgs, UiArgs, ValidateArgs,
-    WaitArgs,
+    ChangeArgs, GoodputArgs, JobSetsArgs, LogsArgs, NamedArgs, NodesArgs, RestartArgs, Shell, StatusArgs, UiArgs,
+    ValidateArgs, WaitArgs,
 };
 
 /// Show the state of JobSets, why they restarted, why they do not run, and whether a manifest passes admission. Wait for them,

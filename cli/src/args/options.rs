@@ -9,9 +9,9 @@ use k8s_openapi::jiff::SignedDuration;
 use crate::names;
 use crate::wait::Goal;
 
-/// `status`.
+/// The JobSets of a command: one, or a list of them.
 #[derive(Clone, Debug, Arguments)]
-pub struct StatusArgs {
+pub struct JobSetsArgs {
     /// Name of the JobSet, or jobset/NAME. Without a name, the command lists all JobSets.
     #[arg(value_parser = names::jobset)]
     pub name: Option<String>,
@@ -23,6 +23,13 @@ pub struct StatusArgs {
     /// List the JobSets with these labels, such as team=vision.
     #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "name", value_hint = ValueHint::Other)]
     pub selector: Option<String>,
+}
+
+/// `status`.
+#[derive(Clone, Debug, Arguments)]
+pub struct StatusArgs {
+    #[command(flatten)]
+    pub jobsets: JobSetsArgs,
 
     /// Show each Pod on its own line, also where many are alike.
     #[arg(long, requires = "name")]
@@ -52,17 +59,8 @@ pub struct NodesArgs {
 /// `goodput`.
 #[derive(Clone, Debug, Arguments)]
 pub struct GoodputArgs {
-    /// Name of the JobSet, or jobset/NAME. Without a name, the command lists all JobSets.
-    #[arg(value_parser = names::jobset)]
-    pub name: Option<String>,
-
-    /// List the JobSets of all namespaces.
-    #[arg(short = 'A', long, conflicts_with = "name")]
-    pub all_namespaces: bool,
-
-    /// List the JobSets with these labels, such as team=vision.
-    #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "name", value_hint = ValueHint::Other)]
-    pub selector: Option<String>,
+    #[command(flatten)]
+    pub jobsets: JobSetsArgs,
 
     /// Show the report again after each change.
     #[arg(short, long)]
