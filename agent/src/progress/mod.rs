@@ -21,6 +21,8 @@ pub use report::{LONGEST_REPORT, StallReport, text};
 
 /// Time between two readings.
 const READ_INTERVAL: Duration = Duration::from_secs(1);
+/// The same from the first sign of a worker to its first step: of one that makes its first steps and hangs, two have to be seen.
+const FIRST_INTERVAL: Duration = Duration::from_millis(200);
 /// The same when a stall is about to begin.
 const LEAST_INTERVAL: Duration = Duration::from_millis(20);
 /// Most time that one reading adds. An agent that did not run, because its node or its container was frozen, has not seen that its
@@ -81,6 +83,7 @@ struct WorkerProgress {
     read_at: Duration,
     /// For how long it has told of no progress.
     silent: Duration,
+    has_told: bool,
     has_stepped: bool,
     step: Option<i64>,
     checkpoint: Option<i64>,
@@ -133,6 +136,7 @@ impl ProgressState {
             epoch,
             read_at: now,
             silent: Duration::ZERO,
+            has_told: false,
             has_stepped: false,
             step: None,
             checkpoint: None,
@@ -202,6 +206,7 @@ impl ProgressState {
             }
             worker.survive(ago.min(passed), &mut self.pauses);
             worker.take(line, &mut self.pauses);
+            worker.has_told = true;
             if worker.attention == Attention::Stalled {
                 outputs.push(ProgressOutput::Resumed);
             }
@@ -231,7 +236,9 @@ impl ProgressState {
     /// When to read next, as a time from now.
     pub fn next_reading(&self) -> Duration {
         let left = self.limit().zip(self.worker.as_ref()).map(|(limit, worker)| limit.saturating_sub(worker.silent));
-        left.map_or(READ_INTERVAL, |left| left.clamp(LEAST_INTERVAL, READ_INTERVAL))
+        let begins = self.worker.as_ref().is_some_and(|worker| worker.has_told && !worker.has_stepped);
+        let most = if begins { FIRST_INTERVAL } else { READ_INTERVAL };
+        left.map_or(most, |left| left.clamp(LEAST_INTERVAL, most))
     }
 
     /// For how long the worker that runs may be silent in all. `None` if it makes no stall, or is in one.

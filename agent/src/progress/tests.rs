@@ -173,6 +173,25 @@ fn time_of_the_word_counts_and_reading_is_in_time() {
     assert_eq!(state.next_reading(), READ_INTERVAL);
 }
 
+/// Steps of 200 ms, from 200 ms after `phase=init` was read, and none after the fifth.
+#[test]
+fn hang_soon_after_first_step_is_noticed() {
+    let mut state = ProgressState::new(limits(after(5)));
+    let at = Duration::from_millis;
+    state.begin(1, Duration::ZERO);
+    let (mut now, mut known, mut stalled) = (Duration::ZERO, None, None);
+    while stalled.is_none() && now < at(60_000) {
+        now += state.next_reading();
+        let step = (now.as_millis().saturating_sub(1000) / 200).min(5);
+        let line = if step == 0 { "phase=init".to_owned() } else { step.to_string() };
+        let is_new = known.replace(line.clone()) != Some(line.clone());
+        let told = is_new.then(|| (ProgressLine::parse(&line), Duration::ZERO));
+        let outputs = state.read(now, told);
+        stalled = outputs.iter().any(|it| matches!(it, ProgressOutput::Stalled { .. })).then_some(now);
+    }
+    assert_eq!(stalled, Some(at(7000)));
+}
+
 #[test]
 fn worker_that_ends_makes_no_stall() {
     let mut follow = Follow::new(after(90));
