@@ -193,7 +193,7 @@ impl Reconciler {
             self.ledger.forget_namespace(&namespace.name);
         }
         for key in self.engine.apply(event, Instant::now()) {
-            self.ledger.forget(&key);
+            self.ledger.forget(&key, Now::read().time);
             self.nodes.forget(&key);
             if let Some(objects) = &self.objects {
                 objects.forget(&key);

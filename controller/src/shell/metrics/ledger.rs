@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use jobset_api::{JobSet, JobSetStatus, LedgerBucket, LedgerTimes, conditions};
+use jobset_api::{JobSet, JobSetStatus, Ledger as StatusLedger, LedgerBucket, LedgerTimes, conditions};
 use jobset_rules::Fact;
 use jobset_store::Key;
 use k8s_openapi::jiff::Timestamp;
@@ -23,8 +23,11 @@ struct Entry {
     uid: Option<String>,
     clock: Clock,
     present: Present,
-    /// The sums of its ledger that are counted.
+    /// Its ledger, if it has one, and the sums that are counted.
+    ledger: Option<StatusLedger>,
     times: LedgerTimes,
+    /// When it was deleted: nobody writes its status after that.
+    deleted: Option<Timestamp>,
 }
 
 impl Ledger {
@@ -39,17 +42,17 @@ impl Ledger {
             entry.clock.see(jobset);
             let before = std::mem::replace(&mut entry.present, present);
             self.metrics.count_present(key, before, present);
-            let times = times(jobset);
-            let before = std::mem::replace(&mut entry.times, times.clone());
-            for bucket in LedgerBucket::TIMED {
-                // A clock that has gone back takes from a sum. A counter never falls.
-                let more = times.of(bucket).saturating_sub(before.of(bucket)).max(0);
-                self.metrics.spent(key, bucket, more);
-            }
+            (entry.ledger, entry.deleted) = (ledger(jobset).cloned(), deleted(jobset));
+            entry.count(&self.metrics, key, None);
             return;
         }
-        self.forget(key);
-        let entry = Entry { uid: jobset.metadata.uid.clone(), clock: Clock::of(jobset), present, times: times(jobset) };
+        // The one before was gone when this one was created.
+        self.forget(key, jobset.metadata.creation_timestamp.as_ref().map_or(Timestamp::MIN, |created| created.0));
+        let (ledger, deleted) = (ledger(jobset).cloned(), deleted(jobset));
+        // What a leader finds there was counted by another one.
+        let times = ledger.as_ref().map(|ledger| times(ledger, deleted)).unwrap_or_default();
+        let uid = jobset.metadata.uid.clone();
+        let entry = Entry { uid, clock: Clock::of(jobset), present, ledger, times, deleted };
         self.jobsets.insert(key.clone(), entry);
         self.metrics.begin(key, jobset);
         self.metrics.count_present(key, Present::default(), present);
@@ -71,9 +74,10 @@ impl Ledger {
         self.metrics.released(key, pods);
     }
 
-    /// The JobSet is gone.
-    pub(in crate::shell) fn forget(&mut self, key: &Key) {
-        if let Some(entry) = self.jobsets.remove(key) {
+    /// The JobSet is gone, at this time at the latest.
+    pub(in crate::shell) fn forget(&mut self, key: &Key, now: Timestamp) {
+        if let Some(mut entry) = self.jobsets.remove(key) {
+            entry.count(&self.metrics, key, Some(now));
             self.metrics.count_present(key, entry.present, Present::default());
         }
         self.metrics.forget(key);
@@ -95,8 +99,28 @@ fn present(jobset: &JobSet) -> Present {
     Present { is_active, stalls: is_active && is_true(conditions::PROGRESS_STALLED) }
 }
 
-/// The sums of the ledger of a JobSet. What a leader finds there was counted by another one.
-fn times(jobset: &JobSet) -> LedgerTimes {
-    let ledger = jobset.status.as_ref().and_then(|status| status.ledger.as_ref());
-    ledger.map(|ledger| ledger.milliseconds.clone()).unwrap_or_default()
+fn ledger(jobset: &JobSet) -> Option<&StatusLedger> {
+    jobset.status.as_ref()?.ledger.as_ref()
+}
+
+fn deleted(jobset: &JobSet) -> Option<Timestamp> {
+    jobset.metadata.deletion_timestamp.as_ref().map(|deleted| deleted.0)
+}
+
+/// The sums of a ledger; of a JobSet that has ended like this, with the time since they were written.
+fn times(ledger: &StatusLedger, end: Option<Timestamp>) -> LedgerTimes {
+    end.map_or_else(|| ledger.milliseconds.clone(), |end| ledger.at(end))
+}
+
+impl Entry {
+    /// Counts the time that is not counted yet.
+    fn count(&mut self, metrics: &Restarts, key: &Key, gone: Option<Timestamp>) {
+        let Some(ledger) = &self.ledger else { return };
+        let times = times(ledger, self.deleted.or(gone));
+        let before = std::mem::replace(&mut self.times, times.clone());
+        for bucket in LedgerBucket::TIMED {
+            // A clock that has gone back takes from a sum. A counter never falls.
+            metrics.spent(key, bucket, times.of(bucket).saturating_sub(before.of(bucket)).max(0));
+        }
+    }
 }

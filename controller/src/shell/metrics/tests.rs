@@ -204,7 +204,7 @@ fn ledger_facts_match_snapshot() {
     ledger.written(&key, &[Fact::BarrierLifted, Fact::Recovered], at(12));
     ledger.written(&key, &[Fact::Failed { budget_exhausted: true }], at(20));
     let failed = scraped(&registry);
-    ledger.forget(&key);
+    ledger.forget(&key, at(30));
     ledger.forget_namespace("ml");
     let forgotten = scraped(&registry);
     matches_snapshot("ledger", &[("observed", observed), ("failed", failed), ("forgotten", forgotten)]);
@@ -224,10 +224,10 @@ fn jobset_series_begin_at_end_and_leave_with_jobset() {
     assert_eq!(counts(), [false, false]);
     ledger.written(&key, &[Fact::Completed], at(2));
     assert_eq!(counts(), [false, true]);
-    ledger.forget(&key);
+    ledger.forget(&key, at(30));
     // The answer to a write comes after the deletion.
     ledger.written(&key, &[Fact::Completed], at(3));
-    ledger.forget(&key);
+    ledger.forget(&key, at(30));
     assert_eq!(counts(), [false, false]);
 }
 
@@ -241,7 +241,7 @@ fn restarts_of_namespace_outlive_their_jobsets() {
         let key = Key { namespace: "ml".to_owned(), name: format!("train-{number}") };
         ledger.see(&key, &jobset());
         ledger.written(&key, &[began(InPlace, None)], at(number));
-        ledger.forget(&key);
+        ledger.forget(&key, at(30));
         assert!(scraped(&registry).contains(&format!("{series} {number}")), "{}", scraped(&registry));
     }
     ledger.forget_namespace("ml");
@@ -265,6 +265,38 @@ fn ledger_times_are_counted_once_and_never_fall() {
         let found = text.lines().find_map(|line| line.strip_prefix(series)?.trim().parse::<f64>().ok());
         assert_eq!(found, Some(counted), "{text}");
     }
+}
+
+/// The time since the last write of the status, which nobody writes any more.
+#[rstest]
+#[case::gone_at_once(None, None, 30.0)]
+#[case::deleted_before(Some(20), None, 20.0)]
+#[case::name_is_used_again(None, Some(25), 25.0)]
+fn last_stretch_of_deleted_jobset_is_counted(
+    #[case] deleted: Option<i64>,
+    #[case] successor: Option<i64>,
+    #[case] counted: f64,
+) {
+    let registry = Registry::new();
+    let (mut ledger, key) = (Ledger::register(&registry).unwrap(), train());
+    let value = json!({"ledger": {"bucket": "Running", "since": at(0), "milliseconds": {"running": 5_000}}});
+    let mut running = JobSet { status: Some(serde_json::from_value(value).unwrap()), ..jobset() };
+    ledger.see(&key, &running);
+    if let Some(deleted) = deleted {
+        running.metadata.deletion_timestamp = Some(Time(at(deleted)));
+        (0..2).for_each(|_| ledger.see(&key, &running));
+    }
+    if let Some(created) = successor {
+        let mut successor = jobset();
+        successor.metadata.uid = Some("v".to_owned());
+        successor.metadata.creation_timestamp = Some(Time(at(created)));
+        ledger.see(&key, &successor);
+    }
+    (0..2).for_each(|_| ledger.forget(&key, at(30)));
+    let text = scraped(&registry);
+    let series = r#"jobset_ledger_seconds_total{bucket="running",namespace="ml"}"#;
+    let found = text.lines().find_map(|line| line.strip_prefix(series)?.trim().parse::<f64>().ok());
+    assert_eq!(found, Some(counted), "{text}");
 }
 
 #[test]
@@ -296,12 +328,12 @@ fn active_jobsets_are_counted_by_namespace() {
     ledger.see(&key("a"), &successor);
     ledger.see(&key("b"), &successor);
     is(Some(4));
-    ledger.forget(&key("b"));
-    ledger.forget(&key("old"));
-    ledger.forget(&key("old"));
+    ledger.forget(&key("b"), at(30));
+    ledger.forget(&key("old"), at(30));
+    ledger.forget(&key("old"), at(30));
     is(Some(3));
     ledger.forget_namespace("ml");
-    ledger.forget(&key("a"));
+    ledger.forget(&key("a"), at(30));
     is(None);
 }
 
@@ -329,7 +361,7 @@ fn stalled_jobsets_are_counted_while_they_stall() {
     ledger.see(&key, &with_condition(stalled.clone(), conditions::FAILED, true, "", 2));
     assert_eq!(number(), Some(0), "it has ended");
     ledger.see(&key, &stalled);
-    ledger.forget(&key);
+    ledger.forget(&key, at(30));
     assert_eq!(number(), Some(0), "it is gone");
     ledger.see(&key, &stalled);
     assert_eq!(number(), Some(1), "a new leader finds it");
@@ -347,7 +379,7 @@ fn exceeded_deadline_is_counted_once_until_its_jobset_is_gone() {
     assert!(!scraped(&registry).contains(series));
     ledger.written(&key, &[Fact::DeadlineExceeded, FAILED], at(1));
     assert!(is_shown(), "{}", scraped(&registry));
-    ledger.forget(&key);
+    ledger.forget(&key, at(30));
     assert!(!scraped(&registry).contains(series));
 }
 
