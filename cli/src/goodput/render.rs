@@ -33,25 +33,25 @@ impl Report for GoodputReport {
     }
 }
 
-/// The share of the time that was of use, for the line of a report. None if no time has passed.
+/// The share of the active time that was of use, for the line of a report. None if the JobSet has not been active.
 pub fn summary(ledger: &Ledger, now: Timestamp) -> Option<String> {
-    let Spent { total, redone, goodput, .. } = Spent::of(ledger, now);
+    let Spent { active, redone, goodput, .. } = Spent::of(ledger, now);
     let share = goodput?;
     let redone = if redone > 0 { ", without steps that are done again" } else { "" };
-    Some(format!("{} of {}{redone}", paint(style(share), percent(share)), duration(seconds(total))))
+    Some(format!("{} of {}{redone}", paint(style(share), percent(share)), duration(seconds(active))))
 }
 
 fn one(row: &GoodputRow) -> String {
     let name = paint(HEAD, format!("{}/{}", row.namespace, row.name));
     let share = row.goodput.map_or_else(
-        || "no time has passed".to_owned(),
-        |share| format!("goodput {} of {}", paint(style(share), percent(share)), duration(row.total_seconds)),
+        || "it has not been active yet".to_owned(),
+        |share| format!("goodput {} of {}", paint(style(share), percent(share)), duration(row.active_seconds)),
     );
     let mut table = Table::titled(&["BUCKET", "TIME", "SHARE", ""]);
     for bucket in LedgerBucket::TIMED {
-        let time = row.seconds.get(bucket.word()).copied().unwrap_or_default();
+        let time = time_in(bucket, row);
         let now = if bucket == row.bucket { "now" } else { "" };
-        table.push(vec![capitalized(bucket.word()), duration(time), share_of(time, row), now.to_owned()]);
+        table.push(vec![capitalized(bucket.word()), duration(time), share_in(bucket, row), now.to_owned()]);
         if bucket == LedgerBucket::Running && row.redone_seconds > 0.0 {
             let steps = format!("{} steps", row.redone_steps);
             let cells =
@@ -79,9 +79,11 @@ fn many(rows: &[GoodputRow], all_namespaces: bool) -> String {
     for row in rows {
         let mut cells = if all_namespaces { vec![row.namespace.clone()] } else { Vec::new() };
         let goodput = row.goodput.map_or_else(|| "-".to_owned(), |share| paint(style(share), percent(share)));
-        cells.extend([row.name.clone(), goodput, duration(row.total_seconds), row.bucket.word().to_owned()]);
-        let shares = LedgerBucket::TIMED.iter().map(|it| row.seconds.get(it.word()).copied().unwrap_or_default());
-        cells.extend(shares.map(|time| share_of(time, row)));
+        cells.extend([row.name.clone(), goodput, duration(row.active_seconds), row.bucket.word().to_owned()]);
+        cells.extend(LedgerBucket::TIMED.map(|bucket| match bucket {
+            LedgerBucket::Suspended => duration(time_in(bucket, row)),
+            bucket => share_in(bucket, row),
+        }));
         cells.push(share_of(row.redone_seconds, row));
         table.push(cells);
     }
@@ -96,8 +98,17 @@ fn style(share: f64) -> anstyle::Style {
     }
 }
 
+fn time_in(bucket: LedgerBucket, row: &GoodputRow) -> f64 {
+    row.seconds.get(bucket.word()).copied().unwrap_or_default()
+}
+
+/// The share of a bucket in the active time. That of the suspended one is in none.
+fn share_in(bucket: LedgerBucket, row: &GoodputRow) -> String {
+    if bucket == LedgerBucket::Suspended { "-".to_owned() } else { share_of(time_in(bucket, row), row) }
+}
+
 fn share_of(time: f64, row: &GoodputRow) -> String {
-    if time > 0.0 && row.total_seconds > 0.0 { percent(time / row.total_seconds) } else { "-".to_owned() }
+    if time > 0.0 && row.active_seconds > 0.0 { percent(time / row.active_seconds) } else { "-".to_owned() }
 }
 
 fn percent(share: f64) -> String {

@@ -33,12 +33,14 @@ pub struct GoodputRow {
     pub begins_late: bool,
     /// Seconds since the ledger began, until now or until it finished.
     pub total_seconds: f64,
+    /// Those of them in which it was not suspended.
+    pub active_seconds: f64,
     /// Seconds in each bucket, by its name.
     pub seconds: BTreeMap<&'static str, f64>,
     /// The part of the running seconds whose steps a restart lost.
     pub redone_seconds: f64,
     pub redone_steps: i64,
-    /// Running seconds without those done again, as a share of all: 1 is everything. None if no time has passed.
+    /// Running seconds without those done again, as a share of the active ones: 1 is everything. None if it has not been active.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goodput: Option<f64>,
 }
@@ -59,7 +61,7 @@ pub fn report(jobsets: &[JobSet], namespace: Option<&str>, now: Timestamp) -> Go
 /// Where the time of a JobSet went; none if its status has no ledger.
 fn row(jobset: &JobSet, now: Timestamp) -> Option<GoodputRow> {
     let ledger = ledger(jobset)?;
-    let Spent { times, total, redone, goodput } = Spent::of(ledger, now);
+    let Spent { times, total, active, redone, goodput } = Spent::of(ledger, now);
     let began = ledger.began();
     let created = jobset.metadata.creation_timestamp.as_ref().map(|time| time.0);
     Some(GoodputRow {
@@ -69,6 +71,7 @@ fn row(jobset: &JobSet, now: Timestamp) -> Option<GoodputRow> {
         since: began,
         begins_late: created.is_some_and(|created| began.duration_since(created).as_millis() > SEEN_WITHIN),
         total_seconds: seconds(total),
+        active_seconds: seconds(active),
         seconds: LedgerBucket::TIMED.iter().map(|bucket| (bucket.word(), seconds(times.of(*bucket)))).collect(),
         redone_seconds: seconds(redone),
         redone_steps: ledger.redone_steps,
@@ -79,9 +82,11 @@ fn row(jobset: &JobSet, now: Timestamp) -> Option<GoodputRow> {
 /// What a ledger comes to at some time, in milliseconds.
 pub(super) struct Spent {
     times: LedgerTimes,
-    pub(super) total: i64,
+    total: i64,
+    /// Without the time in which it was suspended.
+    pub(super) active: i64,
     pub(super) redone: i64,
-    /// None if no time has passed.
+    /// None if it has not been active.
     pub(super) goodput: Option<f64>,
 }
 
@@ -89,8 +94,9 @@ impl Spent {
     pub(super) fn of(ledger: &Ledger, now: Timestamp) -> Self {
         let times = ledger.at(now);
         let (total, redone) = (times.sum(), ledger.redone_milliseconds.clamp(0, times.running.max(0)));
-        let goodput = (total > 0).then(|| seconds(times.running - redone) / seconds(total));
-        Self { times, total, redone, goodput }
+        let active = total.saturating_sub(times.suspended);
+        let goodput = (active > 0).then(|| seconds(times.running - redone) / seconds(active));
+        Self { times, total, active, redone, goodput }
     }
 }
 

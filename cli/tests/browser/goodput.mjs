@@ -14,6 +14,8 @@ const redone = { ...running, redoneMilliseconds: 360000 };
 equal(goodput(redone, now), "92.2% of 3h0m, without steps that are done again", "one that has lost steps");
 const finished = { bucket: "Finished", since: "2026-11-20T10:00:00Z", milliseconds: { running: 180000000, stalled: 60000000 } };
 equal(texts(finished), ["75.0% of 2d18h", "running 2d2h, stalled 16h40m"], "one that has ended");
+const paused = { bucket: "Suspended", since: "2026-11-20T10:00:00Z", milliseconds: { running: 3240000, starting: 360000 } };
+equal(goodput(paused, now), "90.0% of 1h0m", "one that is suspended");
 const created = { bucket: "Scheduling", since: "2026-11-22T10:00:00.500000Z" };
 equal(goodput(created, now) ?? null, null, "one that has just been created");
 equal(buckets(created, now), "scheduling 0.00s (now)", "one that has just been created");

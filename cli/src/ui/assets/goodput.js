@@ -2,13 +2,14 @@
 
 const BUCKETS = ["running", "stalled", "restarting", "waiting", "starting", "scheduling", "suspended"];
 
-/** The share of the time that was of use; nothing if no time has passed. */
+/** The share of the active time that was of use; nothing if the JobSet has not been active. */
 export function goodput(ledger, now = Date.now()) {
-  const { total, times } = spent(ledger, now);
-  if (total === 0) return undefined;
+  const { times } = spent(ledger, now);
+  const active = BUCKETS.filter((bucket) => bucket !== "suspended").reduce((sum, bucket) => sum + times[bucket], 0);
+  if (active === 0) return undefined;
   const redone = Math.min(Math.max(0, ledger.redoneMilliseconds ?? 0), times.running);
   const without = redone > 0 ? ", without steps that are done again" : "";
-  return `${percent((times.running - redone) / total)} of ${duration(total)}${without}`;
+  return `${percent((times.running - redone) / active)} of ${duration(active)}${without}`;
 }
 
 /** The buckets that have any time, and which one is the present one. */
@@ -30,7 +31,7 @@ function spent(ledger, now) {
   const times = Object.fromEntries(BUCKETS.map((bucket) => [bucket, ledger?.milliseconds?.[bucket] ?? 0]));
   const present = ledger?.bucket.toLowerCase();
   if (present in times) times[present] += Math.max(0, now - Date.parse(ledger.since));
-  return { times, total: BUCKETS.reduce((sum, bucket) => sum + times[bucket], 0) };
+  return { times };
 }
 
 const percent = (share) => `${(100 * share).toFixed(1)}%`;
