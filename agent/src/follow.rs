@@ -3,45 +3,26 @@
 //!
 //! The file may be on a disk that hangs, so that another thread reads it. The agent itself never waits for it.
 
-use std::fs::File;
-use std::io::{Read as _, Seek as _, SeekFrom};
-use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jobset_protocol::agent::PROGRESS_PATTERN;
+use jobset_protocol::step_pattern::STEP_PATTERN;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::args::ProgressConfig;
+use crate::epoch_file::LastLift;
 use crate::evidence::{Evidence, FirstLook, gather, in_time, look_again};
 use crate::group::GroupFacts;
-use crate::progress::{MatchedSteps, ProgressLine, ProgressOutput, ProgressState, StallReport, StepReader, text};
+use crate::progress::{MatchedSteps, ProgressLine, ProgressOutput, ProgressState, StallReport, StepReader, Told, text};
+use crate::progress_file::{FileState, Stamp, open, read};
 use crate::stall_command;
 use crate::transport::until;
 
-/// Most bytes of the file that are read: those at its end.
-const MOST_BYTES: u64 = 512;
 /// How long an agent waits for the file of a worker that has ended, or of an earlier one.
 const LAST_READ_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// What tells one state of the file from another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
-    inode: u64,
-    length: u64,
-    modified: (i64, i64),
-}
-
-/// A state of the file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileState {
-    stamp: Stamp,
-    line: ProgressLine,
-    /// How long ago the file was written.
-    ago: Duration,
-}
 
 /// What the follower waits for.
 #[derive(Debug)]
@@ -85,8 +66,12 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// A follower of workers that have not started. Reads what an earlier worker of the Pod has told.
-    pub async fn start(config: ProgressConfig, group: Arc<GroupFacts>) -> Self {
+    /// A follower of workers that have not started. Reads what an earlier worker of the Pod has told: the one that was let start last, if
+    /// that is known, unless the file is older.
+    pub async fn start(config: ProgressConfig, group: Arc<GroupFacts>, last_lift: Option<LastLift>) -> Self {
+        if let Some(pattern) = &config.malformed_pattern {
+            tracing::warn!(pattern, "{PROGRESS_PATTERN} is ignored: it must be {STEP_PATTERN}");
+        }
         let mut follower = Self {
             state: ProgressState::new(config.limits),
             config,
@@ -104,7 +89,10 @@ impl Follower {
             events: mpsc::channel(2),
         };
         if let Some(left) = read_in_time(follower.reader()).await {
-            follower.state.left(&left.line);
+            // A worker that has told of nothing leaves the file of an earlier one, whose steps were reported before.
+            let is_of_last = last_lift.as_ref().is_none_or(|lift| left.stamp.modified >= lift.modified);
+            let line = if is_of_last { left.line.clone() } else { ProgressLine::default() };
+            follower.state.left(last_lift.map(|lift| lift.epoch), &line);
             follower.note(Some(left));
         }
         follower
@@ -151,7 +139,7 @@ impl Follower {
 
     /// What a report of this epoch says of the worker before. `None` if no worker has ever told of progress.
     pub fn before(&mut self, epoch: i32) -> Option<String> {
-        let facts = self.state.facts()?;
+        let facts = self.state.facts_before(epoch)?;
         Some(text(&facts, facts.epoch.unwrap_or(epoch - 1), None, self.next_time()))
     }
 
@@ -204,18 +192,18 @@ impl Follower {
     }
 
     /// Remembers the state of the file. Returns what it tells, and how long ago it was written.
-    fn note(&mut self, read: Option<FileState>) -> Option<(ProgressLine, Duration)> {
+    fn note(&mut self, read: Option<FileState>) -> Option<Told> {
         let FileState { stamp, line, ago } = read?;
         self.known = Some((stamp, line.clone()));
-        Some((line, ago))
+        Some(Told::by_file(line, ago))
     }
 
-    /// Takes what the file tells, or what was read of the output.
-    fn take(&mut self, told: Option<(ProgressLine, Duration)>) -> Option<ProgressUpdate> {
+    /// Takes what the file tells, and what was read of the output.
+    fn take(&mut self, told: Option<Told>) -> Option<ProgressUpdate> {
         if !self.state.has_worker() {
             return None;
         }
-        let told = told.or_else(|| Some((self.steps.take()?, Duration::ZERO)));
+        let told = self.steps.take().map(Told::by_output).into_iter().chain(told).collect();
         self.state.survived_by_group(self.group.pause());
         let outputs = self.state.read(self.started.elapsed(), told);
         outputs.into_iter().filter_map(|output| self.carry_out(output)).last()
@@ -269,7 +257,7 @@ impl Follower {
 
     fn reader(&self) -> Option<impl FnOnce() -> Option<FileState> + Send + use<>> {
         let (path, known) = (self.config.file.clone()?, self.known.clone());
-        Some(move || read(&path, known.as_ref()))
+        Some(move || read(&path, known.as_ref(), open))
     }
 }
 
@@ -285,27 +273,13 @@ async fn read_in_time(reader: Option<impl FnOnce() -> Option<FileState> + Send +
     in_time(reader?, LAST_READ_TIMEOUT).await?
 }
 
-/// Reads the file. `None` if it is as it was, or cannot be read. Two writes may have one stamp, so the line counts as well.
-fn read(path: &Path, known: Option<&(Stamp, ProgressLine)>) -> Option<FileState> {
-    // A pipe or a device of that name would block the thread for ever.
-    let metadata = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
-    let stamp =
-        Stamp { inode: metadata.ino(), length: metadata.len(), modified: (metadata.mtime(), metadata.mtime_nsec()) };
-    let mut bytes = Vec::new();
-    let mut file = File::open(path).ok()?;
-    file.seek(SeekFrom::Start(stamp.length.saturating_sub(MOST_BYTES))).ok()?;
-    // What cannot be read has been written nevertheless.
-    let _ = file.take(MOST_BYTES).read_to_end(&mut bytes);
-    let line = ProgressLine::parse(&String::from_utf8_lossy(&bytes));
-    if known.is_some_and(|(before, read)| *before == stamp && *read == line) {
-        return None;
-    }
-    let ago = metadata.modified().ok().and_then(|at| at.elapsed().ok()).unwrap_or_default();
-    Some(FileState { stamp, line, ago })
-}
-
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+    use std::path::Path;
+
+    use jobset_api::ProgressReport;
+
     use super::*;
     use crate::progress::{StallAfter, StallLimits};
 
@@ -322,35 +296,44 @@ mod tests {
         assert_eq!(after(Some(second), at("2026-01-01T18:00:01Z")), at("2026-01-01T18:00:01Z"));
     }
 
-    #[test]
-    fn line_written_within_one_tick_is_read() {
+    /// A follower of this file, and the worker that was let start last.
+    async fn follower(path: &Path, last_lift: Option<LastLift>) -> Follower {
+        let limits = StallLimits { after: StallAfter::Never, first: None };
+        let file = Some(path.to_owned());
+        let config = ProgressConfig { file, pattern: None, malformed_pattern: None, limits, command: None };
+        Follower::start(config, Arc::default(), last_lift).await
+    }
+
+    #[tokio::test]
+    async fn steps_left_by_earlier_worker_are_reported_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("step");
-        let write = |line: &str, modified: Option<std::time::SystemTime>| {
-            std::fs::write(&path, line).unwrap();
-            let file = File::options().write(true).open(&path).unwrap();
-            file.set_modified(modified.unwrap_or_else(std::time::SystemTime::now)).unwrap();
-            std::fs::metadata(&path).unwrap().modified().unwrap()
+        std::fs::write(&path, "step=500 checkpoint=450").unwrap();
+        let metadata = std::fs::metadata(&path).unwrap();
+        let written = (metadata.mtime(), metadata.mtime_nsec());
+        let report = |follower: &mut Follower, epoch| {
+            let report = ProgressReport::parse(&follower.before(epoch).unwrap()).unwrap();
+            (report.epoch, report.step, report.checkpoint)
         };
-        let modified = write("7", None);
-        let first = read(&path, None).unwrap();
-        let known = (first.stamp, first.line);
-        assert_eq!(read(&path, Some(&known)), None);
-        write("8", Some(modified));
-        let second = read(&path, Some(&known)).unwrap();
-        assert_eq!((second.stamp, second.line.step), (known.0, Some(8)));
+        let mut unknown = follower(&path, None).await;
+        assert_eq!(report(&mut unknown, 3), (2, Some(500), Some(450)));
+        assert_eq!(report(&mut unknown, 4), (2, Some(500), Some(450)), "whatever epochs pass before the next worker");
+        let mut of_last = follower(&path, Some(LastLift { epoch: 2, modified: written })).await;
+        assert_eq!(report(&mut of_last, 4), (2, Some(500), Some(450)));
+        let later = (written.0 + 1, written.1);
+        let mut of_earlier = follower(&path, Some(LastLift { epoch: 2, modified: later })).await;
+        assert_eq!(report(&mut of_earlier, 3), (2, None, None));
+        assert_eq!(of_earlier.reader().unwrap()(), None, "it tells nothing of the next worker");
     }
 
     #[tokio::test]
     async fn late_reading_of_worker_before_is_not_told() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("step");
-        let limits = StallLimits { after: StallAfter::Never, first: Duration::from_secs(5) };
-        let config = ProgressConfig { file: Some(path.clone()), pattern: None, limits, command: None };
-        let mut follower = Follower::start(config, Arc::default()).await;
+        let mut follower = follower(&path, None).await;
         follower.begin(1, None);
         std::fs::write(&path, "100").unwrap();
-        let late = read(&path, None);
+        let late = read(&path, None, open);
         follower.end(None);
         follower.begin(2, None);
         assert_eq!(follower.on(FollowEvent::Read { epoch: 1, read: late.clone() }), None);

@@ -14,7 +14,8 @@
 //! - [`save`] lets the worker beside a sidecar save its state before the Pod restarts.
 //! - [`termination_log`] shows in the Pod's status why the agent could not start, or how its worker ended.
 //! - [`progress`] decides, as pure, when a worker makes no progress, and what is reported of it. [`follow`] reads what the worker
-//!   tells. [`evidence`] and [`stall_command`] say what was seen of a worker that makes none. [`group`] has what the JobSet says.
+//!   tells, [`progress_file`] its file. [`evidence`] and [`stall_command`] say what was seen of a worker that makes none. [`group`] has
+//!   what the JobSet says.
 //! - [`descendants`] finds the processes of a supervised worker, so that none survives into the next epoch.
 
 pub mod annotation;
@@ -36,6 +37,7 @@ pub mod liveness;
 pub mod output;
 pub mod probe;
 pub mod progress;
+pub mod progress_file;
 mod relay_address;
 pub mod report;
 pub mod request_failure;

@@ -14,8 +14,9 @@ use crate::barrier::Barrier;
 use crate::connect::connect;
 use crate::decide::{Agent, Input, Output};
 use crate::error::Error;
-use crate::follow::{FileState, Follower};
+use crate::follow::Follower;
 use crate::group::GroupFacts;
+use crate::progress_file::FileState;
 use crate::signals::{SignalEvent, Signals};
 use crate::transport::{Transport, until};
 use crate::worker::{self, Worker};
@@ -30,10 +31,12 @@ const KILLED: u8 = 137;
 /// # Errors
 /// The agent cannot start, for example because it has no credentials or its port is in use. No worker has run.
 pub async fn run(config: Config, start: Annotation, signals: &mut Signals) -> Result<u8, Error> {
+    let mut last_lift = None;
     match &config.role {
         Role::Supervisor { .. } => worker::adopt_orphans().map_err(Error::Orphans)?,
         Role::Sidecar { epoch_file, save, .. } => {
             if let Some(path) = epoch_file {
+                last_lift = epoch_file::last_lift(path);
                 epoch_file::write(path, None).map_err(Error::EpochFile)?;
             }
             if let Some(hook) = save {
@@ -48,7 +51,7 @@ pub async fn run(config: Config, start: Annotation, signals: &mut Signals) -> Re
     let client = connect().await?;
     let Config { names, jobset_uid, relay, progress, .. } = config.clone();
     let group = Arc::<GroupFacts>::default();
-    let follower = Follower::start(progress, Arc::clone(&group)).await;
+    let follower = Follower::start(progress, Arc::clone(&group), last_lift).await;
     let transport = Transport::start(client, names, jobset_uid, Arc::new(start), relay, group);
     let (sender, mut finished) = mpsc::channel(1);
     let ready = VecDeque::new();

@@ -10,23 +10,19 @@ use jobset_protocol::agent::{
     GO_BARRIER_PORT, GO_DEFAULT_BARRIER_PORT, GO_DEFAULT_EXIT_CODE, GO_EXIT_CODE, GO_WORKER_COMMAND, JOBSET_NAME,
     JOBSET_UID, LOG, NAMESPACE, POD_NAME, PRE_RESTART_FILE, PRE_RESTART_SECONDS, PRE_RESTART_URL, PROGRESS_FILE,
     PROGRESS_PATTERN, RELAY, RELAY_FOLDER, RELAY_FOLDER_VARIABLE, STALL_AFTER, STALL_COMMAND, STALL_FIRST,
-    STOP_GRACE_SECONDS, exit_codes,
+    STOP_GRACE_SECONDS, exit_codes, stall_time,
 };
-
+use jobset_protocol::step_pattern::StepPattern;
 use tracing::Level;
 use tracing_subscriber::filter::Targets;
 
-use super::values::{
-    barrier_path, is_object_name, local_url, port, relay, restart_exit_code, seconds, stall_after, stall_time,
-};
+use super::values::{barrier_path, is_object_name, local_url, port, relay, restart_exit_code, seconds, stall_after};
 use super::{ArgsError, Config, Names, ProgressConfig, Role};
-use crate::progress::{StallAfter, StallLimits, StepPattern};
+use crate::progress::{StallAfter, StallLimits};
 use crate::save::{SaveHook, SaveHookKind};
 
 const SHELL: &str = "SHELL";
 const PATH_VARIABLE: &str = "PATH";
-/// Default of [`STALL_FIRST`].
-const DEFAULT_STALL_FIRST: Duration = Duration::from_mins(30);
 
 /// The values of variables that are not set.
 struct Defaults {
@@ -156,14 +152,14 @@ impl Config {
         let stall_after =
             env.first(&[STALL_AFTER], stall_after, "auto, or a time from 5s to 720h such as 90s or 20m")?;
         let first = env.first(&[STALL_FIRST], stall_time, "a time from 5s to 720h such as 90s or 20m")?;
-        let pattern = env.first(&[PROGRESS_PATTERN], StepPattern::parse, "a regular expression with one group")?;
+        // A worker can do without it: a malformed one does not keep it from running.
+        let text = env.text(PROGRESS_PATTERN).filter(|_| role.supervises());
+        let pattern = text.as_deref().and_then(StepPattern::parse);
         let progress = ProgressConfig {
             file: env.raw(PROGRESS_FILE).map(PathBuf::from),
-            pattern: pattern.filter(|_| role.supervises()),
-            limits: StallLimits {
-                after: stall_after.unwrap_or(StallAfter::Never),
-                first: first.unwrap_or(DEFAULT_STALL_FIRST),
-            },
+            malformed_pattern: text.filter(|_| pattern.is_none()),
+            pattern,
+            limits: StallLimits { after: stall_after.unwrap_or(StallAfter::Never), first },
             command: env.raw(STALL_COMMAND).filter(|_| role.supervises()),
         };
         let log = |value: &str| value.parse().ok();

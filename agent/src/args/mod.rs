@@ -13,12 +13,13 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use jobset_protocol::step_pattern::StepPattern;
 use rustls_pki_types::ServerName;
 use thiserror::Error;
 use tracing_subscriber::filter::Targets;
 
 use crate::decide::Mode;
-use crate::progress::{StallLimits, StepPattern};
+use crate::progress::StallLimits;
 use crate::save::SaveHook;
 
 /// Text of `--help`.
@@ -56,7 +57,7 @@ Environment, optional:
                                                                                                            [default: none]
   JOBSET_STALL_AFTER              how long the worker may tell of no progress, as 90s or 20m, before the agent reports
                                   that: auto, or a time                                                    [default: never]
-  JOBSET_STALL_FIRST              the same before its first step                                             [default: 30m]
+  JOBSET_STALL_FIRST              the same before its first step      [default: 30m; JOBSET_STALL_AFTER, if that is longer]
   JOBSET_AGENT_LOG                what to log: a level, or target=level,...                [default: jobset_agent=info]
 Environment of a sidecar, optional:
   RESTART_POD_IN_PLACE_EXIT_CODE  exit code that restarts the Pod, 1 to 255                                [default: 81]
@@ -110,6 +111,8 @@ pub struct ProgressConfig {
     pub file: Option<PathBuf>,
     /// What a supervisor looks for in the output of its worker.
     pub pattern: Option<StepPattern>,
+    /// The text that is no such pattern, and is ignored.
+    pub malformed_pattern: Option<String>,
     pub limits: StallLimits,
     /// Shell command that a supervisor runs when a stall begins.
     pub command: Option<OsString>,

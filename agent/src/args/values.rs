@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use http::Uri;
-use jobset_protocol::agent::LEAST_STALL;
+use jobset_protocol::agent::stall_time;
 use rustls_pki_types::ServerName;
 
 use super::Relay;
 use crate::probe::HEALTH_PATH;
-use crate::progress::{StallAfter, time};
+use crate::progress::StallAfter;
 
 /// Whether the value is a valid name of a namespace, Pod or JobSet. Such a name is safe in the path of a request.
 pub(super) fn is_object_name(value: &str) -> bool {
@@ -35,11 +35,6 @@ pub(super) fn seconds(value: &str) -> Option<Duration> {
 /// How long a worker may make no progress: `auto`, or a time.
 pub(super) fn stall_after(value: &str) -> Option<StallAfter> {
     if value == "auto" { Some(StallAfter::Auto) } else { stall_time(value).map(StallAfter::After) }
-}
-
-/// A time from [`LEAST_STALL`] to [`LONGEST_STALL`](jobset_protocol::agent::LONGEST_STALL), such as `90s`, `20m` or `2h`.
-pub(super) fn stall_time(value: &str) -> Option<Duration> {
-    time(value).filter(|time| *time >= LEAST_STALL)
 }
 
 /// Path of the startup probe: it begins with a slash, has no query, and is not the path of the health endpoint.

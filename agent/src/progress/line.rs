@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobset_protocol::agent::{LONGEST_STALL, MOST_STEPS};
+use jobset_protocol::agent::{MOST_STEPS, time};
 
 /// Longest name of a phase, and of what a worker is in, in bytes.
 const NAME_BYTES: usize = 63;
@@ -21,18 +21,23 @@ pub struct ProgressLine {
 }
 
 impl ProgressLine {
-    /// The last line of this text that is not empty. Words that mean nothing are left out, as are those that are torn.
+    /// The last line of this text that is not empty. Words that mean nothing are left out, as are those that are torn. A number alone is
+    /// the step only as the first word, of a line without `step=`: the words after it may be anything.
     pub fn parse(text: &str) -> Self {
         let mut line = Self::default();
         let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
-        for word in last.split_ascii_whitespace() {
+        let words = || last.split_ascii_whitespace();
+        if !words().any(|word| word.starts_with("step=")) {
+            line.step = words().next().and_then(step);
+        }
+        for word in words() {
             match word.split_once('=') {
-                None | Some(("step", _)) => line.step = step(word.strip_prefix("step=").unwrap_or(word)).or(line.step),
+                Some(("step", value)) => line.step = step(value).or(line.step),
                 Some(("checkpoint", value)) => line.checkpoint = step(value),
                 Some(("phase", value)) => line.phase = name(value),
                 Some(("in", value)) => line.within = name(value),
                 Some(("limit", value)) => line.limit = time(value),
-                Some(_) => {}
+                Some(_) | None => {}
             }
         }
         line
@@ -57,15 +62,6 @@ fn step(value: &str) -> Option<i64> {
 fn name(value: &str) -> Option<String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/".contains(&byte);
     (!value.is_empty() && value.len() <= NAME_BYTES && value.bytes().all(is_plain)).then(|| value.to_owned())
-}
-
-/// A time from a second to [`LONGEST_STALL`]: a number of seconds, or one followed by `s`, `m` or `h`.
-pub fn time(value: &str) -> Option<Duration> {
-    let units = [("s", 1), ("m", 60), ("h", 3600)];
-    let (number, unit) =
-        units.iter().find_map(|(unit, seconds)| Some((value.strip_suffix(unit)?, *seconds))).unwrap_or((value, 1));
-    let seconds = number.parse::<u64>().ok()?.checked_mul(unit)?;
-    (1..=LONGEST_STALL.as_secs()).contains(&seconds).then(|| Duration::from_secs(seconds))
 }
 
 #[cfg(test)]
@@ -95,6 +91,13 @@ mod tests {
     #[case::other_order("limit=60s phase=eval step=7", line(7, "eval", 60))]
     #[case::last_of_many("1198\n1199\n1200\n\n", line(1200, "", 0))]
     #[case::unknown_key("step=7 loss=0.3", line(7, "", 0))]
+    #[case::named_of_all("step=1200 of 5000", line(1200, "", 0))]
+    #[case::bare_of_all("1200 / 5000", line(1200, "", 0))]
+    #[case::bare_before_phase("1200 phase=eval", line(1200, "eval", 0))]
+    #[case::bare_before_named("3 step=7", line(7, "", 0))]
+    #[case::bare_before_torn_name("3 step=", line(-1, "", 0))]
+    #[case::number_after_a_word("epoch 3 of 9", line(-1, "", 0))]
+    #[case::number_after_a_phase("phase=eval 3", line(-1, "eval", 0))]
     #[case::touched("", line(-1, "", 0))]
     #[case::blank(" \n\t\n", line(-1, "", 0))]
     #[case::negative("-1", line(-1, "", 0))]

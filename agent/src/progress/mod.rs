@@ -1,23 +1,29 @@
 //! The progress of a worker, as it tells of it: what was read at which time, and what follows. A state machine without clock or I/O.
 //!
-//! Each reading of the file or of the output is [`ProgressState::read`]. Whatever a worker tells counts as a sign of progress, except
-//! that its step does not fall: of a line with a lower step, the step is left out.
+//! Each reading of the file and of the output is [`ProgressState::read`]. Whatever a worker tells counts as a sign of progress, except
+//! that its step does not fall: of a line with a lower step, the step is left out. The file alone knows of phases, so the output ends one
+//! only with a higher step.
 
+#[cfg(test)]
+mod healthy;
 mod limits;
 mod line;
 mod pattern;
 mod report;
 #[cfg(test)]
 mod tests;
+mod told;
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use jobset_protocol::agent::STEPS_TOLD_EVERY;
 use limits::Phase;
 pub use limits::{Pauses, StallAfter, StallLimits};
-pub use line::{ProgressLine, time};
-pub use pattern::{MatchedSteps, StepPattern, StepReader};
+pub use line::ProgressLine;
+pub use pattern::{MatchedSteps, StepReader};
 pub use report::{LONGEST_REPORT, StallReport, text};
+pub use told::Told;
 
 /// Time between two readings.
 const READ_INTERVAL: Duration = Duration::from_secs(1);
@@ -89,6 +95,10 @@ struct WorkerProgress {
     checkpoint: Option<i64>,
     phase: Option<(String, Option<Duration>)>,
     within: Option<String>,
+    /// The step that it told last, also if that has fallen.
+    last: Option<i64>,
+    /// That step when it declared the phase, and what it is in; and when that was.
+    declared_at: (Option<i64>, Duration),
     attention: Attention,
     /// The step that was last reported, and for how long it has not been.
     said: Option<i64>,
@@ -118,10 +128,10 @@ impl ProgressState {
         }
     }
 
-    /// The file of a worker that an earlier agent of this Pod has started.
-    pub fn left(&mut self, line: &ProgressLine) {
+    /// The file of a worker that an earlier agent of this Pod has started, in this epoch if that is known.
+    pub fn left(&mut self, epoch: Option<i32>, line: &ProgressLine) {
         self.has_told = true;
-        self.ended = ProgressFacts { step: line.step, checkpoint: line.checkpoint, ..ProgressFacts::default() };
+        self.ended = ProgressFacts { epoch, step: line.step, checkpoint: line.checkpoint, ..ProgressFacts::default() };
     }
 
     /// The longest pause that the status of the JobSet has.
@@ -131,7 +141,7 @@ impl ProgressState {
 
     /// The worker of an epoch starts.
     pub fn begin(&mut self, epoch: i32, now: Duration) {
-        (self.pauses.stepped, self.pauses.steps) = (Duration::ZERO, 0);
+        self.pauses = Pauses { stalled: Duration::ZERO, stepped: Duration::ZERO, steps: 0, ..self.pauses };
         self.worker = Some(WorkerProgress {
             epoch,
             read_at: now,
@@ -142,6 +152,8 @@ impl ProgressState {
             checkpoint: None,
             phase: None,
             within: None,
+            last: None,
+            declared_at: (None, Duration::ZERO),
             attention: Attention::Calm,
             said: None,
             unsaid: Duration::ZERO,
@@ -190,9 +202,14 @@ impl ProgressState {
         self.has_told.then_some(facts)
     }
 
-    /// Takes a reading: what the worker has told since the last one, if anything, and how long ago. Times are those since any fixed
-    /// moment.
-    pub fn read(&mut self, now: Duration, told: Option<(ProgressLine, Duration)>) -> Vec<ProgressOutput> {
+    /// The same for a report of this epoch. A worker of an unknown epoch has run in the one before the first report.
+    pub fn facts_before(&mut self, epoch: i32) -> Option<ProgressFacts> {
+        self.ended.epoch.get_or_insert(epoch - 1);
+        self.facts()
+    }
+
+    /// Takes a reading: what the worker has told since the last one, if anything. Times are those since any fixed moment.
+    pub fn read(&mut self, now: Duration, mut told: Vec<Told>) -> Vec<ProgressOutput> {
         let limit = self.limit();
         let Some(worker) = &mut self.worker else { return Vec::new() };
         let passed = now.saturating_sub(worker.read_at).min(MOST_BETWEEN_READINGS);
@@ -200,12 +217,15 @@ impl ProgressState {
         worker.silent += passed;
         worker.unsaid += passed;
         let mut outputs = Vec::new();
-        if let Some((line, ago)) = told {
+        if !told.is_empty() {
             if !std::mem::replace(&mut self.has_told, true) {
                 outputs.push(ProgressOutput::First);
             }
-            worker.survive(ago.min(passed), &mut self.pauses);
-            worker.take(line, &mut self.pauses);
+            told.sort_by_key(|told| Reverse(told.age()));
+            for told in told {
+                worker.survive(told.ago.min(passed), told.line.step, &mut self.pauses);
+                worker.take(told, now, &mut self.pauses);
+            }
             worker.has_told = true;
             if worker.attention == Attention::Stalled {
                 outputs.push(ProgressOutput::Resumed);
@@ -251,21 +271,39 @@ impl ProgressState {
 }
 
 impl WorkerProgress {
-    /// The worker has told of progress after a pause, some time ago. Pauses before its first step say nothing about those between
-    /// steps.
-    fn survive(&mut self, ago: Duration, pauses: &mut Pauses) {
+    /// The worker has told of progress after a pause, some time ago, perhaps of a step.
+    fn survive(&mut self, ago: Duration, step: Option<i64>, pauses: &mut Pauses) {
         let pause = self.silent.saturating_sub(ago);
-        if self.has_stepped {
-            pauses.longest = pauses.longest.max(pause);
-            pauses.stepped += pause;
-            if self.phase.is_some() {
-                pauses.declared = pauses.declared.max(pause);
-            }
+        self.silent = self.silent.min(ago);
+        if self.attention == Attention::Stalled {
+            pauses.stalled = pauses.stalled.max(pause);
         }
-        self.silent = ago;
+        if !self.has_stepped {
+            // These say nothing about pauses between steps.
+            if self.limited() == Phase::First {
+                pauses.first = pauses.first.max(pause);
+            }
+            return;
+        }
+        pauses.longest = pauses.longest.max(pause);
+        pauses.regular += pause;
+        if self.phase.is_some() {
+            pauses.declared = pauses.declared.max(pause);
+        } else if pauses.is_long(pause, self.steps_up_to(step).max(1)) {
+            pauses.regular = Duration::ZERO;
+        }
+        pauses.stepped += pause;
     }
 
-    fn take(&mut self, line: ProgressLine, pauses: &mut Pauses) {
+    /// How many steps there are up to this one.
+    fn steps_up_to(&self, step: Option<i64>) -> u32 {
+        let risen = step.zip(self.step).map_or(0, |(step, before)| step.saturating_sub(before).max(0));
+        u32::try_from(risen).unwrap_or(u32::MAX)
+    }
+
+    fn take(&mut self, told: Told, now: Duration, pauses: &mut Pauses) {
+        let at = now.saturating_sub(told.age());
+        let Told { line, is_output, .. } = told;
         if line.is_empty() {
             // A worker that only touches the file makes a step with each touch.
             if self.step.is_none() && self.phase.is_none() {
@@ -274,23 +312,30 @@ impl WorkerProgress {
             }
             return;
         }
+        // The output is perhaps about the time before the phase, or about its step.
+        let (declared_step, declared_at) = self.declared_at;
+        let is_in_phase = is_output && (at <= declared_at || line.step <= declared_step);
         let has_fallen = line.step.is_some_and(|step| Some(step) < self.step);
         // A worker that begins again at an earlier step has perhaps not ended its checkpoint.
-        let has_left_checkpoint =
-            |phase: &(String, _)| !has_fallen && phase.0 == CHECKPOINT && line.phase.as_deref() != Some(CHECKPOINT);
+        let has_left_checkpoint = |phase: &(String, _)| {
+            !is_in_phase && !has_fallen && phase.0 == CHECKPOINT && line.phase.as_deref() != Some(CHECKPOINT)
+        };
         if self.phase.as_ref().is_some_and(has_left_checkpoint) {
             self.checkpoint = self.checkpoint.max(self.step);
         }
         self.checkpoint = self.checkpoint.max(line.checkpoint);
+        self.last = line.step.or(self.last);
         if let Some(step) = line.step.filter(|_| !has_fallen) {
-            let risen = self.step.map_or(0, |before| step - before);
-            pauses.steps = pauses.steps.saturating_add(u32::try_from(risen).unwrap_or(u32::MAX));
+            pauses.steps = pauses.steps.saturating_add(self.steps_up_to(line.step));
             // With its first line, a worker may say where it begins.
             self.has_stepped |= self.step.is_some_and(|before| step > before);
             self.step = Some(step);
         }
-        self.phase = line.phase.map(|phase| (phase, line.limit));
-        self.within = line.within;
+        if !is_in_phase {
+            self.phase = line.phase.map(|phase| (phase, line.limit));
+            self.within = line.within;
+            self.declared_at = (self.last, at);
+        }
     }
 
     fn limited(&self) -> Phase {

@@ -7,15 +7,23 @@ use rstest::rstest;
 use super::*;
 
 /// What a worker tells, a second at a time: this line once in as many seconds, so often.
-type Told = (&'static str, u64, u64);
+type Lines = (&'static str, u64, u64);
 
 fn limits(after: StallAfter) -> StallLimits {
-    StallLimits { after, first: Duration::from_mins(30) }
+    StallLimits { after, first: None }
 }
 
 fn after(seconds: u64) -> StallAfter {
     StallAfter::After(Duration::from_secs(seconds))
 }
+
+/// A line of the file that has just been written.
+fn by_file(line: &str) -> Told {
+    Told::by_file(ProgressLine::parse(line), Duration::ZERO)
+}
+
+/// Steps of a second for a day, in which each pause is a phase.
+const DAY: Lines = ("+", 1, 90_000);
 
 /// A worker that is read once a second.
 struct Follow {
@@ -34,15 +42,17 @@ impl Follow {
 
     /// A second passes, and the worker has told this by then.
     fn second(&mut self, told: Option<&str>) {
+        self.reads(told.map(by_file).into_iter().collect());
+    }
+
+    fn reads(&mut self, told: Vec<Told>) {
         self.now += 1;
-        let outputs = self
-            .state
-            .read(Duration::from_secs(self.now), told.map(|line| (ProgressLine::parse(line), Duration::ZERO)));
+        let outputs = self.state.read(Duration::from_secs(self.now), told);
         self.outputs.extend(outputs.into_iter().map(|output| (self.now, output)));
     }
 
     /// `+` in a line stands for the next step.
-    fn tell(&mut self, (line, every, times): Told) {
+    fn tell(&mut self, (line, every, times): Lines) {
         for _ in 0..times {
             (1..every).for_each(|_| self.second(None));
             self.step += i64::from(line.contains('+'));
@@ -61,7 +71,7 @@ impl Follow {
     }
 }
 
-const STEPS: Told = ("+", 1, 100);
+const STEPS: Lines = ("+", 1, 100);
 
 #[rstest]
 #[case::after_steps(after(90), &[STEPS], Some(90))]
@@ -79,7 +89,9 @@ const STEPS: Told = ("+", 1, 100);
 #[case::nobody_asked(StallAfter::Never, &[STEPS], None)]
 #[case::auto(StallAfter::Auto, &[STEPS], Some(1800))]
 #[case::auto_after_undeclared_checkpoint(StallAfter::Auto, &[STEPS, ("+", 600, 1), STEPS], Some(6000))]
-#[case::auto_after_declared_checkpoint(StallAfter::Auto, &[STEPS, ("+ phase=checkpoint", 1, 1), ("+", 30, 1), STEPS], Some(300))]
+#[case::auto_after_declared_checkpoint(StallAfter::Auto, &[STEPS, ("+ phase=checkpoint", 1, 1), ("+", 30, 1), DAY], Some(300))]
+#[case::auto_soon_after_declared_checkpoint(StallAfter::Auto, &[STEPS, ("+ phase=checkpoint", 1, 1), ("+", 30, 1), STEPS], Some(1800))]
+#[case::auto_after_undeclared_pause(StallAfter::Auto, &[DAY, ("+ phase=checkpoint", 1, 1), ("+", 30, 1), ("+", 20, 1), STEPS], Some(1800))]
 #[case::auto_after_long_compilation(StallAfter::Auto, &[("phase=compile", 1, 1), ("+", 1200, 1), STEPS], Some(1800))]
 #[case::same_step_again(after(90), &[STEPS, ("100", 80, 50)], Some(90))]
 #[case::fallen_step(after(90), &[STEPS, ("3", 80, 50)], Some(90))]
@@ -87,7 +99,7 @@ const STEPS: Told = ("+", 1, 100);
 #[case::fallen_step_after_phase(after(90), &[STEPS, ("+ phase=eval", 1, 1), ("3", 80, 50)], Some(90))]
 #[case::torn_line(after(90), &[STEPS, ("st", 80, 50)], Some(90))]
 #[case::absurd_step(after(90), &[STEPS, ("99999999999999999999", 80, 50)], Some(90))]
-fn stall_begins_as_long_after_last_word(#[case] after: StallAfter, #[case] told: &[Told], #[case] limit: Option<u64>) {
+fn stall_begins_as_long_after_last_word(#[case] after: StallAfter, #[case] told: &[Lines], #[case] limit: Option<u64>) {
     let mut follow = Follow::new(after);
     for told in told {
         follow.tell(*told);
@@ -158,18 +170,19 @@ fn frozen_agent_sees_no_stall() {
 fn time_of_the_word_counts_and_reading_is_in_time() {
     let mut state = ProgressState::new(limits(after(5)));
     let at = Duration::from_millis;
+    let told = |line: &str, ago| vec![Told::by_file(ProgressLine::parse(line), at(ago))];
     state.begin(3, Duration::ZERO);
     assert_eq!(state.next_reading(), READ_INTERVAL);
-    state.read(at(1000), Some((ProgressLine::parse("1"), at(400))));
-    state.read(at(2000), Some((ProgressLine::parse("2"), at(300))));
+    state.read(at(1000), told("1", 400));
+    state.read(at(2000), told("2", 300));
     assert_eq!(state.facts().unwrap().pause, Duration::ZERO, "before its first step");
-    state.read(at(3000), Some((ProgressLine::parse("3"), at(300))));
+    state.read(at(3000), told("3", 300));
     assert_eq!(state.facts().unwrap().pause, at(1000));
     for second in 4..=7 {
-        state.read(at(second * 1000), None);
+        state.read(at(second * 1000), Vec::new());
     }
     assert_eq!(state.next_reading(), at(700));
-    assert_eq!(state.read(at(7700), None), [ProgressOutput::Stalled { silent: at(5000) }]);
+    assert_eq!(state.read(at(7700), Vec::new()), [ProgressOutput::Stalled { silent: at(5000) }]);
     assert_eq!(state.next_reading(), READ_INTERVAL);
 }
 
@@ -182,11 +195,12 @@ fn hang_soon_after_first_step_is_noticed() {
     let (mut now, mut known, mut stalled) = (Duration::ZERO, None, None);
     while stalled.is_none() && now < at(60_000) {
         now += state.next_reading();
-        let step = (now.as_millis().saturating_sub(1000) / 200).min(5);
+        let step = u64::try_from(now.as_millis()).unwrap().saturating_sub(1000).div_euclid(200).min(5);
         let line = if step == 0 { "phase=init".to_owned() } else { step.to_string() };
         let is_new = known.replace(line.clone()) != Some(line.clone());
-        let told = is_new.then(|| (ProgressLine::parse(&line), Duration::ZERO));
-        let outputs = state.read(now, told);
+        let ago = now.saturating_sub(at(1000 + step * 200));
+        let told = is_new.then(|| Told::by_file(ProgressLine::parse(&line), ago));
+        let outputs = state.read(now, told.into_iter().collect());
         stalled = outputs.iter().any(|it| matches!(it, ProgressOutput::Stalled { .. })).then_some(now);
     }
     assert_eq!(stalled, Some(at(7000)));
@@ -223,11 +237,11 @@ fn next_epoch_begins_with_its_own_step() {
 fn worker_of_earlier_agent_is_known_and_may_stall() {
     let mut state = ProgressState::new(limits(after(90)));
     assert_eq!(state.facts(), None);
-    state.left(&ProgressLine::parse("step=1200 checkpoint=1000"));
+    state.left(None, &ProgressLine::parse("step=1200 checkpoint=1000"));
     let facts = state.facts().unwrap();
     assert_eq!((facts.epoch, facts.step, facts.checkpoint), (None, Some(1200), Some(1000)));
     let mut follow = Follow::new(after(90));
-    follow.state.left(&ProgressLine::parse("1200"));
+    follow.state.left(None, &ProgressLine::parse("1200"));
     follow.silence(2000);
     assert_eq!(follow.stalls(), [1800]);
 }
@@ -254,7 +268,7 @@ fn first_word_and_later_steps_are_said() {
 #[case::said_alone(&[("7 checkpoint=4", 1, 1), ("8", 1, 1)], Some(4))]
 #[case::fallen(&[("7 checkpoint=4", 1, 1), ("8 checkpoint=2", 1, 1)], Some(4))]
 #[case::begun_again(&[("7 checkpoint=4", 1, 1), ("8 phase=checkpoint", 1, 1), ("5", 1, 1)], Some(4))]
-fn checkpoint_is_declared_once_its_phase_is_left(#[case] told: &[Told], #[case] expected: Option<i64>) {
+fn checkpoint_is_declared_once_its_phase_is_left(#[case] told: &[Lines], #[case] expected: Option<i64>) {
     let mut follow = Follow::new(after(90));
     for told in told {
         follow.tell(*told);
@@ -262,83 +276,93 @@ fn checkpoint_is_declared_once_its_phase_is_left(#[case] told: &[Told], #[case] 
     assert_eq!(follow.state.facts().unwrap().checkpoint, expected);
 }
 
-/// A program as people write them, in a simulated life.
-struct Program {
-    rng: fastrand::Rng,
-    step_seconds: f64,
-    /// Seconds of the longest checkpoint, and after how many steps one is written.
-    checkpoint: (f64, u32),
-    declares: bool,
-    gives_limits: bool,
+/// A step in the output that was read so many milliseconds ago.
+fn by_output(step: i64, ago: u64) -> Told {
+    Told::by_output((step, Duration::from_millis(ago)))
 }
 
-impl Program {
-    fn of(seed: u64) -> Self {
-        let mut rng = fastrand::Rng::with_seed(seed);
-        Self {
-            step_seconds: [0.05, 0.5, 2.0, 20.0][rng.usize(..4)],
-            checkpoint: ([1.0, 30.0, 600.0][rng.usize(..3)], rng.u32(100..1000)),
-            declares: rng.bool(),
-            gives_limits: rng.bool(),
-            rng,
-        }
-    }
-
-    /// Runs for some hours with a watchdog. Returns the stalls that it saw.
-    fn live(&mut self, hours: u64) -> usize {
-        let mut state = ProgressState::new(limits(StallAfter::Auto));
-        state.begin(1, Duration::ZERO);
-        let (mut stalls, mut now, mut step, mut word) = (0, 0.0_f64, 0_u32, None);
-        // The agent reads once in this time; what it costs is the same with less.
-        let interval = 4.0;
-        let mut read_at = 0.0;
-        // When the phase that lasts ends.
-        let mut until = self.rng.f64() * 1500.0;
-        if self.declares {
-            word = Some("phase=init limit=3600".to_owned());
-        }
-        while now < 3600.0 * f64::from(u32::try_from(hours).unwrap()) {
-            while until <= read_at + interval {
-                step += 1;
-                word = Some(step.to_string());
-                let noise = if self.rng.u32(..200) == 0 { 15.0 * self.rng.f64() } else { 0.5 + self.rng.f64() };
-                // A straggler on a slow node for some time.
-                let slow = if (step / 5000) % 7 == 3 { 4.0 } else { 1.0 };
-                let mut lasts = self.step_seconds * noise * slow;
-                let mut pause = |rng: &mut fastrand::Rng, name: &str, longest: f64| {
-                    lasts += longest * (0.2 + 0.8 * rng.f64());
-                    if self.declares {
-                        let limit = if self.gives_limits { " limit=1200" } else { "" };
-                        word = Some(format!("step={step} phase={name}{limit}"));
-                    }
-                };
-                if step % self.checkpoint.1 == 0 {
-                    pause(&mut self.rng, "checkpoint", self.checkpoint.0);
-                } else if step % 7777 == 0 {
-                    pause(&mut self.rng, "compile", 300.0);
-                } else if step % 5000 == 0 {
-                    pause(&mut self.rng, "eval", 900.0);
-                }
-                until += lasts;
-            }
-            read_at += interval;
-            now = read_at;
-            let outputs = state.read(
-                Duration::from_secs_f64(now),
-                word.take().map(|word| (ProgressLine::parse(&word), Duration::ZERO)),
-            );
-            stalls += outputs.iter().filter(|output| matches!(output, ProgressOutput::Stalled { .. })).count();
-        }
-        stalls
-    }
+/// A phase of an hour, and what the output says in the same second and in the next one.
+#[rstest]
+#[case::same_step(&[], by_output(1200, 0), true)]
+#[case::same_step_twice(&[by_output(1200, 0)], by_output(1200, 0), true)]
+#[case::earlier_step(&[], by_output(1199, 0), true)]
+#[case::older_line_that_comes_late(&[], by_output(1201, 950), true)]
+#[case::next_step(&[], by_output(1201, 0), false)]
+fn output_ends_phase_with_higher_later_step(#[case] beside: &[Told], #[case] next: Told, #[case] is_in_phase: bool) {
+    let mut follow = Follow::new(after(90));
+    follow.reads(vec![by_output(1199, 0)]);
+    let phase = by_file("step=1200 phase=checkpoint limit=3600 in=save");
+    follow.reads([&[phase], beside].concat());
+    follow.reads(vec![next]);
+    let facts = follow.state.facts().unwrap();
+    assert_eq!((facts.phase.is_some(), facts.within.is_some()), (is_in_phase, is_in_phase), "{facts:?}");
+    assert_eq!(facts.checkpoint, (!is_in_phase).then_some(1200));
+    let since = follow.now;
+    follow.silence(4000);
+    assert_eq!(follow.stalls(), [since + if is_in_phase { 3600 } else { 90 }]);
 }
 
-/// 10,000 hours with compilations, checkpoints, evaluations, noisy steps and slow nodes.
 #[test]
-fn healthy_workers_never_stall_with_auto() {
-    for seed in 0..40 {
-        let mut program = Program::of(seed);
-        let told = (program.step_seconds, program.checkpoint, program.declares, program.gives_limits);
-        assert_eq!(program.live(250), 0, "seed {seed}: {told:?}");
+fn phase_without_step_lasts_until_step_after_last_one() {
+    let mut follow = Follow::new(after(90));
+    follow.reads(vec![by_output(7, 0)]);
+    follow.reads(vec![by_file("phase=eval")]);
+    follow.reads(vec![by_output(7, 0)]);
+    assert!(follow.state.facts().unwrap().phase.is_some());
+    follow.reads(vec![by_output(8, 0)]);
+    assert_eq!(follow.state.facts().unwrap().phase, None);
+    // A worker that begins again at an earlier step.
+    follow.reads(vec![by_file("step=3 phase=load")]);
+    follow.reads(vec![by_output(4, 0)]);
+    assert_eq!(follow.state.facts().unwrap().phase, None);
+}
+
+#[test]
+fn worker_that_flaps_is_stalled_once() {
+    let mut follow = Follow::new(after(5));
+    follow.tell(("+", 1, 2));
+    follow.tell(("+", 6, 1000));
+    assert_eq!(follow.stalls().len(), 1);
+    let since = follow.now;
+    follow.silence(100);
+    assert_eq!(follow.stalls().last(), Some(&(since + 12)));
+    // Whatever it was held up once.
+    follow.silence(30_000);
+    follow.tell(("+", 6, 10));
+    let since = follow.now;
+    follow.silence(2000);
+    assert_eq!(follow.stalls().last(), Some(&(since + 1800)));
+    follow.state.end();
+    follow.state.begin(4, Duration::from_secs(follow.now));
+    follow.tell(("+", 1, 2));
+    let since = follow.now;
+    follow.silence(100);
+    assert_eq!(follow.stalls().last(), Some(&(since + 5)));
+}
+
+#[test]
+fn long_first_step_is_noticed_once_by_agent() {
+    let mut follow = Follow::new(after(90));
+    for epoch in 4..8 {
+        follow.tell(("phase=init", 1, 1));
+        follow.tell(("1", 2400, 1));
+        follow.tell(STEPS);
+        follow.state.end();
+        follow.state.begin(epoch, Duration::from_secs(follow.now));
+        follow.step = 0;
     }
+    assert_eq!(follow.stalls(), [1801]);
+}
+
+#[test]
+fn fast_steps_between_two_readings_are_no_pause() {
+    let mut follow = Follow::new(StallAfter::Auto);
+    follow.tell(("phase=init", 1, 1));
+    for step in 1..100_000 {
+        let phase = if step == 50 { " phase=eval" } else { "" };
+        follow.second(Some(&format!("step={}{phase}", step * 100)));
+    }
+    let since = follow.now;
+    follow.silence(2000);
+    assert_eq!(follow.stalls(), [since + 60]);
 }

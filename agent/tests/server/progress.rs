@@ -1,5 +1,7 @@
 //! What a worker tells of its progress, and what its agent reports of it.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result};
 use jobset_api::ProgressReport;
 use jobset_harness::wait::{self, Check};
@@ -88,5 +90,22 @@ async fn sidecar_reports_what_the_worker_before_told() -> Result<()> {
     space.wait_for_report(1).await?;
     let report = space.progress().await?.context("no progress is reported")?;
     assert_eq!((report.epoch, report.step, report.checkpoint), (0, Some(1200), Some(1000)));
+    Ok(())
+}
+
+/// The worker of epoch 2 was let start after the last word of an earlier one, and has told of nothing.
+#[tokio::test]
+async fn sidecar_reports_no_step_of_worker_before_the_last() -> Result<()> {
+    let space = TestNamespace::new("left-by-earlier-worker").await?;
+    let [progress, epoch] = ["progress", "epoch"].map(|name| space.folder.path().join(name));
+    std::fs::write(&progress, "step=1200 checkpoint=1000")?;
+    std::fs::write(&epoch, "JOBSET_EPOCH='2'\n")?;
+    let written = std::fs::metadata(&progress)?.modified()?;
+    std::fs::File::options().append(true).open(&epoch)?.set_modified(written + Duration::from_secs(1))?;
+    let _agent = space.run(&[], &[FILE, AFTER, ("EPOCH_FILE", "epoch"), ("BARRIER_PORT", "18100")])?;
+    space.wait_for_report(1).await?;
+    let report = space.progress().await?.context("no progress is reported")?;
+    assert_eq!((report.epoch, report.step, report.checkpoint), (2, None, None));
+    assert_eq!(std::fs::read_to_string(&epoch)?, "");
     Ok(())
 }

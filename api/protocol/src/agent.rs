@@ -137,6 +137,21 @@ pub fn prompt_delay(pods: u32) -> Duration {
     (Duration::from_secs(u64::from(pods)) / ANNOTATIONS_PER_SECOND).min(LONGEST_PROMPT_DELAY)
 }
 
+/// Reads a time from a second to [`LONGEST_STALL`]: a number of seconds, or one followed by `s`, `m` or `h`.
+pub fn time(text: &str) -> Option<Duration> {
+    let units = [("s", 1), ("m", 60), ("h", 3600)];
+    let (number, unit) =
+        units.iter().find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, *seconds))).unwrap_or((text, 1));
+    let seconds = number.parse::<u64>().ok()?.checked_mul(unit)?;
+    (1..=LONGEST_STALL.as_secs()).contains(&seconds).then(|| Duration::from_secs(seconds))
+}
+
+/// Reads the value of [`STALL_FIRST`], or a time that is one of [`STALL_AFTER`]: from [`LEAST_STALL`] to [`LONGEST_STALL`], such as
+/// `90s`, `20m` or `2h`.
+pub fn stall_time(text: &str) -> Option<Duration> {
+    time(text).filter(|time| *time >= LEAST_STALL)
+}
+
 /// Reads the value of [`FATAL_EXIT_CODES`]: exit codes and ranges of them, such as `2,3,64-78`. An exit code is 1 to 255;
 /// 0 is no failure. Returns `None` if the text is not such a list.
 pub fn exit_codes(text: &str) -> Option<BTreeSet<u8>> {

@@ -101,14 +101,14 @@ pub const NODE_LOST_AFTER: &str = "jobset.sigs.k8s.io/node-lost-after";
 
 /// Annotation of a JobSet that restarts in place: for how long a worker that tells of its progress may make none, `auto` or a
 /// duration from `5s` to `720h`, as `90s`. `auto` is ten times the longest pause between steps that the JobSet has survived, and at
-/// least [`STALL_FIRST`]: short pauses say nothing about a checkpoint that is still to come. A worker that declares its phases has
-/// no such surprises, so once it has declared one that took ten times as long as a step, the least is a minute. Absent: nobody looks
-/// for stalls.
+/// least [`STALL_FIRST`]: short pauses say nothing about a checkpoint that is still to come. A worker that declares all its phases has
+/// no such surprises: once it has declared one that took ten times as long as a step, and has stepped for a day without any other pause
+/// as long, the least is a minute. Absent: nobody looks for stalls.
 pub const STALL_AFTER: &str = "jobset.sigs.k8s.io/stall-after";
 
 /// Annotation of a JobSet with [`STALL_AFTER`]: the same before the first step of an epoch, at least in a phase that gives no limit,
-/// and, with `auto`, at least until the worker has declared a phase that took much longer than a step; a duration from `5s` to
-/// `720h`. Absent: `30m`.
+/// and, with `auto`, at least until the worker is known to declare all its phases; a duration from `5s` to `720h`. Absent: `30m`, and
+/// before the first step at least [`STALL_AFTER`], and twice as long as an earlier worker of the agent has taken.
 pub const STALL_FIRST: &str = "jobset.sigs.k8s.io/stall-first";
 
 /// Annotation of a JobSet with [`STALL_AFTER`]: what follows when no worker makes progress any longer, a value of `OnStall` of

@@ -3,14 +3,16 @@
 //! - the [`labels`] and annotations on JobSets and their child objects,
 //! - the names by which the API server serves a JobSet ([`GROUP`], [`VERSION`], [`RESOURCE`]),
 //! - the [`agent`]'s environment variables, exit codes, port and path,
-//! - the [`epoch`]s of a group and the rule by which a barrier lifts.
+//! - the [`epoch`]s of a group and the rule by which a barrier lifts,
+//! - the [`step_pattern`] that finds the step in the output of a worker.
 //!
-//! This crate has no dependencies. The agent runs in every worker Pod, so the size of its binary is paid thousands of
-//! times.
+//! Its only dependency is the regular expressions of that pattern. The agent runs in every worker Pod, so the size of its binary is paid
+//! thousands of times.
 
 pub mod agent;
 pub mod epoch;
 pub mod labels;
+pub mod step_pattern;
 
 /// API group of JobSet.
 pub const GROUP: &str = "jobset.x-k8s.io";
