@@ -2,6 +2,7 @@
 //! configured correctly. [`super::in_place`] rejects a Pod without an agent.
 
 mod environment;
+mod progress;
 mod sidecar;
 mod supervisor;
 
@@ -22,11 +23,15 @@ pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors)
         match agents[..] {
             [] => {}
             [Agent::Sidecar(index, container)] => {
-                sidecar::check(container, &path.child("initContainers").index(index), errors);
+                let path = path.child("initContainers");
+                sidecar::check(container, &path.index(index), errors);
+                progress::check(container, &path.index(index), false, errors);
             }
             [Agent::Supervisor(index, container)] => {
                 supervisor::check(pod, path, errors);
-                supervisor::check_container(container, &path.child("containers").index(index), errors);
+                let path = path.child("containers");
+                supervisor::check_container(container, &path.index(index), errors);
+                progress::check(container, &path.index(index), true, errors);
             }
             [first, ..] => {
                 let field = if matches!(first, Agent::Sidecar(..)) { "initContainers" } else { "containers" };

@@ -101,14 +101,14 @@ mod tests {
     }
 
     #[rstest]
-    #[case::liveness("/containers/0/livenessProbe", json!({}), "containers[0].livenessProbe: Forbidden: must not be set")]
-    #[case::startup("/containers/0/startupProbe", json!({}), "containers[0].startupProbe: Forbidden: must not be set")]
+    #[case::liveness("/containers/0/livenessProbe", json!({ "grpc": { "port": 1 } }), "containers[0].livenessProbe: Forbidden: must not be set")]
+    #[case::startup("/containers/0/startupProbe", json!({ "grpc": { "port": 1 } }), "containers[0].startupProbe: Forbidden: must not be set")]
     #[case::shared("/shareProcessNamespace", json!(true), "shareProcessNamespace: Invalid value: true: must not be true")]
     #[case::of_the_host("/hostPID", json!(true), "hostPID: Invalid value: true: must not be true")]
     #[case::two_of_them(
         "/containers/1",
-        worker(),
-        r#"containers: Invalid value: ["worker","worker"]: must contain one"#
+        json!({ "name": "other", "command": worker()["command"] }),
+        r#"containers: Invalid value: ["worker","other"]: must contain one"#
     )]
     fn supervisor_with_conflicting_field_is_rejected(
         #[case] field: &str,
