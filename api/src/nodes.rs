@@ -1,5 +1,7 @@
 //! Bad, cordoned and lost nodes: the values of their annotations, and what the status keeps of them.
 
+use std::time::Duration;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
 use k8s_openapi::jiff::SignedDuration;
 use schemars::JsonSchema;
@@ -14,6 +16,13 @@ pub const KEPT: usize = 16;
 
 /// For how long a failure that is blamed on a node is a strike.
 pub const STRIKE_LASTS: SignedDuration = SignedDuration::from_hours(24);
+/// For how long a node is avoided, and for how long the strikes of one index on several nodes speak against the index.
+pub const COOL_DOWN: SignedDuration = SignedDuration::from_hours(1);
+
+/// Shortest duration of [`NODE_LOST_AFTER`](crate::labels::NODE_LOST_AFTER).
+pub const LEAST_NODE_LOST: Duration = Duration::from_secs(10);
+/// Longest one.
+pub const LONGEST_NODE_LOST: Duration = Duration::from_hours(720);
 
 /// How new Pods keep away from avoided nodes. The names are the values of [`AVOID_NODES`](crate::labels::AVOID_NODES).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,6 +94,19 @@ pub struct NodeStrike {
     pub later: LaterFields,
 }
 
+impl NodeStrike {
+    /// Whether it speaks against the index of its Pod, and not against its node: the index has struck on another node within the cool-down.
+    pub fn is_of_index(&self, strikes: &[Self]) -> bool {
+        strikes.iter().any(|other| self.speaks_against_index_with(other))
+    }
+
+    /// Whether this strike and the other one speak against the index that they have in common.
+    pub fn speaks_against_index_with(&self, other: &Self) -> bool {
+        let is_same = (&self.job, self.index) == (&other.job, other.index);
+        is_same && self.node != other.node && self.time.0.duration_since(other.time.0).abs() <= COOL_DOWN
+    }
+}
+
 /// A node that new Pods of a JobSet keep away from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -116,7 +138,7 @@ pub struct AvoidedNode {
     /// new Pods of the JobSet only prefer other nodes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub relaxed: bool,
-    /// moving are the names of the Pods that the restart moves away from the node. Empty once their successors run.
+    /// moving are the names of the first 16 Pods that the restart moves away from the node. Empty once their successors run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub moving: Vec<String>,
