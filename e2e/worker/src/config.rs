@@ -28,6 +28,7 @@ Environment, all optional:
   IGNORE_SIGTERM=1  stays alive on SIGTERM; without it ends with 143
   PEERS=H,H         looks these names up and connects to their WORKER_PORT every 3 s; ends with 1 if that fails
   STEP_MILLISECONDS=N   writes the number of its step to JOBSET_PROGRESS_FILE as often, from 1 on
+  LINES_PER_STEP=N  writes N lines to stdout for each step, of which the last is `step NUMBER`
   EXIT_AT_STEP=N    ends with exit code 1 at this step
   EXIT_AT_START=N:TEXT   writes TEXT to standard error and ends with exit code N at once
 ";
@@ -51,6 +52,8 @@ pub(crate) struct Config {
     /// File for its steps, and the time of each.
     pub(crate) progress: Option<PathBuf>,
     pub(crate) step: Option<Duration>,
+    /// Lines of output for each step.
+    pub(crate) lines: u32,
     /// Step at which it ends.
     pub(crate) last_step: Option<u64>,
 }
@@ -85,6 +88,12 @@ impl Config {
             ignore_sigterm: env("IGNORE_SIGTERM").as_deref() == Some("1"),
             progress: env("JOBSET_PROGRESS_FILE").map(PathBuf::from),
             step: env("STEP_MILLISECONDS").map(|text| step(&text)).transpose()?,
+            lines: match env("LINES_PER_STEP") {
+                None => 0,
+                Some(lines) => {
+                    lines.parse().map_err(|_| format!("LINES_PER_STEP is {lines:?}; it must be a number"))?
+                }
+            },
             last_step: match env("EXIT_AT_STEP") {
                 None => None,
                 Some(step) => Some(step.parse().map_err(|_| format!("EXIT_AT_STEP is {step:?}; it must be a number"))?),
@@ -129,6 +138,7 @@ mod tests {
         assert!(parse(&[("WORKER_PORT", "x")]).unwrap_err().contains("WORKER_PORT"));
         assert!(parse(&[("STEP_MILLISECONDS", "x")]).unwrap_err().contains("STEP_MILLISECONDS"));
         assert!(parse(&[("EXIT_AT_STEP", "x")]).unwrap_err().contains("EXIT_AT_STEP"));
+        assert!(parse(&[("LINES_PER_STEP", "x")]).unwrap_err().contains("LINES_PER_STEP"));
         assert!(parse(&[("EXIT_AT_START", "256:x")]).unwrap_err().contains("EXIT_AT_START"));
     }
 

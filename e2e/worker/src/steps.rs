@@ -1,6 +1,7 @@
 //! Steps: what the worker tells its agent of its progress, and how it stops making any.
 
 use std::fs;
+use std::io::{Write as _, stdout};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -13,6 +14,10 @@ use crate::journal::Journal;
 
 /// Exit code of a worker that ends at a step.
 const FAILED: u8 = 1;
+
+/// A line of output that tells of nothing, as long as those that trainings write.
+const NOISE: &str =
+    "INFO trainer.loop loss 2.3441 grad_norm 0.8123 learning_rate 0.00030000 tokens_per_second 12345.6 rank 0";
 
 /// How a worker hangs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,11 +54,13 @@ impl Steps {
         let steps = Arc::new(Self::default());
         if let (Some(time), Some(file)) = (config.step, config.progress.clone()) {
             let (steps, journal, last) = (Arc::clone(&steps), Arc::clone(journal), config.last_step);
+            let lines = config.lines;
             thread::spawn(move || {
                 for step in 1_u64.. {
                     if let Err(error) = fs::write(&file, format!("{step}\n")) {
                         eprintln!("jobset-test-worker: {}: {error}", file.display());
                     }
+                    print(lines, step);
                     thread::sleep(time);
                     if Some(step) == last {
                         let _guard = journal.begin_exit(FAILED, "step");
@@ -96,6 +103,14 @@ impl Steps {
                 let _ = raise(SIGSTOP);
             }
         }
+    }
+}
+
+/// Writes so many lines at once, of which the last has the step. A worker whose output nobody reads any longer goes on.
+fn print(lines: u32, step: u64) {
+    let text: String = (1..lines).map(|_| format!("{NOISE}\n")).collect();
+    if lines > 0 {
+        let _ = stdout().lock().write_all(format!("{text}step {step}\n").as_bytes());
     }
 }
 

@@ -96,7 +96,7 @@ pub async fn run(options: &AgentOptions) -> Result<()> {
         let first_patches = first_patch::measure(&cluster, &binaries.agent, options.restarts).await?;
         figures.first_patch_ms = Some(rounded(median(first_patches), 1e1));
         progress("== a hundred steps a second ==");
-        figures.progress = Some(progress::measure(&cluster).await?);
+        progress::measure(&cluster, &mut figures).await?;
         (&CASES[..], "agent.json")
     };
     for &case in cases {

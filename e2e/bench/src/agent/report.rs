@@ -37,6 +37,11 @@ pub(super) struct AgentFigures {
     /// What agents took whose workers wrote their step a hundred times a second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) progress: Option<ProgressFigures>,
+    /// What supervisors took that copied ten lines of output for each of these steps; and those that looked for the step in them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) output: Option<ProgressFigures>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) pattern: Option<ProgressFigures>,
     /// Restarts by kind: `sidecar`, `sidecar_ignoring_sigterm`, `supervisor`, `supervisor_ignoring_sigterm`, `recreate`.
     #[serde(flatten)]
     pub(super) restarts: BTreeMap<String, RestartSeries>,
@@ -83,6 +88,14 @@ pub(super) fn summary(report: &Report<AgentFigures>, cases: &[ModeCase]) -> Stri
         let memory = megabytes(progress.rss_kib);
         table.figure("100 steps a second: resident memory", memory, Some(PROGRESS_RSS_MB), "MB");
     }
+    if let Some(output) = &figures.output {
+        table.figure("1000 lines a second: CPU of a core", output.cpu_percent, None, "%");
+    }
+    if let Some(pattern) = &figures.pattern {
+        table.figure("1000 lines a second, with a pattern: CPU of a core", pattern.cpu_percent, None, "%");
+        let memory = megabytes(pattern.rss_kib);
+        table.figure("1000 lines a second, with a pattern: resident memory", memory, Some(PROGRESS_RSS_MB), "MB");
+    }
     for case in cases {
         let kind = case.name;
         let Some(series) = figures.restarts.get(&case.key()) else { continue };
@@ -119,6 +132,8 @@ mod tests {
             binary_bytes: 5_737_288,
             first_patch_ms: Some(41.5),
             progress: Some(ProgressFigures { cpu_percent: 0.35, rss_kib: 6_200 }),
+            output: Some(ProgressFigures { cpu_percent: 0.5, rss_kib: 6_000 }),
+            pattern: Some(ProgressFigures { cpu_percent: 0.9, rss_kib: 6_100 }),
             restarts: [
                 ("sidecar".into(), series(&[2.4, 2.9, 2.7], &[1, 2, 2])),
                 ("supervisor".into(), series(&[0.1, 0.2], &[2, 2])),
@@ -152,6 +167,9 @@ mod tests {
             "start to first report 41.5 ms 60 ms met",
             "100 steps a second: CPU of a core 0.35 % 1 % met",
             "100 steps a second: resident memory 6.35 MB 6.3 MB MISSED",
+            "1000 lines a second: CPU of a core 0.5 %",
+            "1000 lines a second, with a pattern: CPU of a core 0.9 %",
+            "1000 lines a second, with a pattern: resident memory 6.25 MB 6.3 MB met",
             "sidecar: exit to last start 2.7 s 2.5 s MISSED",
             "sidecar: longest 2.9 s",
             "sidecar: requests per restart 2 2 met",
