@@ -9,6 +9,8 @@ use syn::{Attribute, Expr, Item, Lit, Meta, Visibility};
 
 use super::cell;
 
+const LABELS: &str = "api/protocol/src/labels.rs";
+
 /// A public constant.
 struct Constant {
     name: String,
@@ -20,6 +22,7 @@ struct Constant {
 pub(super) fn events(workspace: &Path) -> Result<String> {
     let conditions = constants(workspace, "api/src/conditions.rs")?;
     let events = constants(workspace, "api/src/event.rs")?;
+    let labels = constants(workspace, LABELS)?;
     let is_reason = |constant: &&Constant| {
         constant.docs.starts_with("Reason of") || constant.docs.starts_with("Prefix of the reason")
     };
@@ -28,35 +31,39 @@ pub(super) fn events(workspace: &Path) -> Result<String> {
         "# Conditions and events\n\nThe controller writes both. Types and reasons that the Go JobSet has as well are \
                     the same there.\n\n## Conditions of a JobSet\n\n"
             .to_owned();
-    table(&mut page, "type", &types, &conditions);
+    table(&mut page, "type", &types, &conditions, &labels);
     page.push_str("\n## Reasons of conditions\n\nMost of them are also reasons of Events.\n\n");
-    table(&mut page, "reason", &reasons, &conditions);
+    table(&mut page, "reason", &reasons, &conditions, &labels);
     page.push_str("\n## Reasons of other Events\n\n");
-    table(&mut page, "reason", &events.iter().collect::<Vec<_>>(), &events);
+    table(&mut page, "reason", &events.iter().collect::<Vec<_>>(), &events, &labels);
     Ok(page)
 }
 
 /// Labels, annotations, and the environment of the agent.
 pub(super) fn labels(workspace: &Path) -> Result<String> {
-    let labels = constants(workspace, "api/protocol/src/labels.rs")?;
+    let labels = constants(workspace, LABELS)?;
     let agent = constants(workspace, "api/protocol/src/agent.rs")?;
     let mut page = "# Labels, annotations and environment\n\n## Labels and annotations\n\n".to_owned();
-    table(&mut page, "name", &labels.iter().collect::<Vec<_>>(), &labels);
+    table(&mut page, "name", &labels.iter().collect::<Vec<_>>(), &labels, &labels);
     page.push_str("\n## Names and variables of the agent\n\nVariables are set in the agent's container.\n\n");
-    table(&mut page, "name or value", &agent.iter().collect::<Vec<_>>(), &agent);
+    table(&mut page, "name or value", &agent.iter().collect::<Vec<_>>(), &agent, &labels);
     Ok(page)
 }
 
-fn table(page: &mut String, title: &str, constants: &[&Constant], known: &[Constant]) {
+/// `known` are the constants beside these.
+fn table(page: &mut String, title: &str, constants: &[&Constant], known: &[Constant], labels: &[Constant]) {
     let _ = writeln!(page, "| {title} | meaning |\n|---|---|");
     for constant in constants {
-        let _ = writeln!(page, "| `{}` | {} |", constant.value, cell(&resolved(&constant.docs, known)));
+        let _ = writeln!(page, "| `{}` | {} |", constant.value, cell(&resolved(&constant.docs, known, labels)));
     }
 }
 
-/// Documentation in which links to other constants are their values.
-fn resolved(docs: &str, known: &[Constant]) -> String {
+/// Documentation in which links to other constants are their values. A name may be that of two: a label, and one beside the constant.
+fn resolved(docs: &str, known: &[Constant], labels: &[Constant]) -> String {
     let mut text = docs.to_owned();
+    for Constant { name, value, .. } in labels {
+        text = text.replace(&format!("[`{name}`](crate::labels::{name})"), &format!("`{value}`"));
+    }
     for other in known {
         text = text.replace(&format!("[`{}`]", other.name), &format!("`{}`", other.value));
     }

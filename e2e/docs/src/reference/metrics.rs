@@ -39,7 +39,7 @@ pub(super) fn page(workspace: &Path) -> Result<String> {
             for file in sources(&workspace.join(folder))? {
                 let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
                 let Ok(tokens) = text.parse::<TokenStream>() else { bail!("{} is not Rust", file.display()) };
-                collect(tokens, None, &mut metrics);
+                collect(tokens, None, &[], &mut metrics);
             }
         }
         let _ = writeln!(page, "\n## {program}\n\n| metric | labels | meaning |\n|---|---|---|");
@@ -67,10 +67,11 @@ fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Takes each name that is followed by a comma and a text, or by the variable `help`. Modules of tests are left out.
-fn collect(tokens: TokenStream, mut help: Option<String>, metrics: &mut BTreeMap<String, Metric>) {
+/// Takes each name that is followed by a comma and a text, or by the variable `help`. Modules of tests are left out. `after` is what
+/// follows after the group of these tokens.
+fn collect(tokens: TokenStream, mut help: Option<String>, after: &[TokenTree], metrics: &mut BTreeMap<String, Metric>) {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
-    pairs(&tokens, help.as_deref(), metrics);
+    pairs(&tokens, help.as_deref(), after, metrics);
     for (place, token) in tokens.iter().enumerate() {
         match token {
             TokenTree::Group(group) => {
@@ -78,7 +79,7 @@ fn collect(tokens: TokenStream, mut help: Option<String>, metrics: &mut BTreeMap
                     && place > 0
                     && tokens.get(place - 1).is_some_and(|before| before.to_string() == "tests");
                 if !is_tests {
-                    collect(group.stream(), help.clone(), metrics);
+                    collect(group.stream(), help.clone(), &tokens[place + 1..], metrics);
                 }
             }
             // `let help = "…";`
@@ -89,7 +90,7 @@ fn collect(tokens: TokenStream, mut help: Option<String>, metrics: &mut BTreeMap
 }
 
 /// `"name", "help"`, or `"name", help` with the help of a variable.
-fn pairs(tokens: &[TokenTree], variable: Option<&str>, metrics: &mut BTreeMap<String, Metric>) {
+fn pairs(tokens: &[TokenTree], variable: Option<&str>, after: &[TokenTree], metrics: &mut BTreeMap<String, Metric>) {
     for (place, window) in tokens.windows(3).enumerate() {
         let [name, comma, help] = window else { continue };
         let Some(name) = text(name).filter(|name| is_metric(name)) else { continue };
@@ -98,7 +99,9 @@ fn pairs(tokens: &[TokenTree], variable: Option<&str>, metrics: &mut BTreeMap<St
         }
         let help = text(help).or_else(|| (help.to_string() == "help").then(|| variable.map(str::to_owned)).flatten());
         if let Some(help) = help.filter(|help| help.contains(' ')) {
-            let labels = labels(tokens.get(place + 4..).unwrap_or_default());
+            let labels = Some(labels(tokens.get(place + 4..).unwrap_or_default()))
+                .filter(|labels| !labels.is_empty())
+                .unwrap_or_else(|| labels_after(after));
             metrics.entry(name).or_insert(Metric { help, labels });
         }
     }
@@ -111,6 +114,36 @@ fn labels(tokens: &[TokenTree]) -> Vec<String> {
         return Vec::new();
     }
     list.stream().into_iter().filter_map(|token| text(&token)).collect()
+}
+
+/// The labels behind `Opts::new("name", "help")`: `, &["one", "two"]`; or `options, &["one", "two"]` in the next statement, where these
+/// are a variable.
+fn labels_after(after: &[TokenTree]) -> Vec<String> {
+    let direct = labels(after.get(1..).unwrap_or_default());
+    let [semicolon, next, ..] = after else { return direct };
+    if !direct.is_empty() || semicolon.to_string() != ";" {
+        return direct;
+    }
+    let is_end = |token: &&TokenTree| token.to_string() != ";";
+    let statement: TokenStream = std::iter::once(next).chain(after[2..].iter().take_while(is_end)).cloned().collect();
+    let mut flat = Vec::new();
+    flatten(statement, &mut flat);
+    let of_options = flat.windows(2).position(|pair| pair[0].to_string() == "options" && pair[1].to_string() == ",");
+    of_options.map_or(direct, |place| labels(&flat[place + 2..]))
+}
+
+/// All tokens, those in parentheses after these themselves.
+fn flatten(tokens: TokenStream, flat: &mut Vec<TokenTree>) {
+    for token in tokens {
+        let inner = match &token {
+            TokenTree::Group(group) if group.delimiter() == Delimiter::Parenthesis => Some(group.stream()),
+            _ => None,
+        };
+        flat.push(token);
+        if let Some(inner) = inner {
+            flatten(inner, flat);
+        }
+    }
 }
 
 fn is_metric(name: &str) -> bool {
