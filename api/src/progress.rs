@@ -16,7 +16,7 @@ use crate::{LaterFields, labels};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StallAfter {
     /// Ten times the longest pause between steps that the JobSet has survived. At least [`STALL_FIRST`](labels::STALL_FIRST), until
-    /// the worker has declared a phase that took much longer than a step: then at least a minute.
+    /// the worker is known to declare all its phases: then at least a minute.
     Auto,
     After(Duration),
 }

@@ -148,8 +148,9 @@ pub struct JobSetStatus {
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub avoided_nodes: Vec<AvoidedNode>,
 
-    /// progress is how far the workers have come, as they tell their agents. Only JobSets with the annotation
-    /// `jobset.sigs.k8s.io/stall-after` have it.
+    /// progress is how far the workers have come, as they tell their agents. Only JobSets with one of the annotations
+    /// `jobset.sigs.k8s.io/stall-after` and `jobset.sigs.k8s.io/max-restarts-without-progress`, and those whose manifest sets
+    /// `JOBSET_PROGRESS_FILE`, have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<GroupProgress>,
 
