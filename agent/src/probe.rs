@@ -9,8 +9,9 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::net::sockopt::set_ipv6_v6only;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, yield_now};
 use tokio::time::timeout;
@@ -25,20 +26,31 @@ const HOLD: Duration = Duration::from_millis(900);
 /// Limit of connections; the kubelet needs one. A further connection evicts the oldest one. A connection that sends a request
 /// gets its answer within [`HOLD`], so the oldest one is a connection that sends nothing.
 const MAX_CONNECTIONS: usize = 16;
+/// Connections that wait to be accepted.
+const BACKLOG: u32 = 1024;
 /// Time limit to read a request, and to write its answer.
 const TRANSFER_TIMEOUT: Duration = Duration::from_secs(1);
 /// Longest request in bytes, headers included.
 const MAX_REQUEST_BYTES: usize = 4096;
 
-/// Listens on all addresses of the Pod, IPv6 and IPv4.
+/// Listens on all addresses of the Pod, IPv6 and IPv4, whatever `net.ipv6.bindv6only` says: that is a setting of the node.
 async fn listen(port: u16) -> io::Result<TcpListener> {
-    match TcpListener::bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))).await {
+    match listen_on_both(port) {
         // The kernel has no IPv6.
         Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
             TcpListener::bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))).await
         }
         bound => bound,
     }
+}
+
+fn listen_on_both(port: u16) -> io::Result<TcpListener> {
+    let socket = TcpSocket::new_v6()?;
+    // As TcpListener::bind does: an agent that starts again need not wait for connections of the one before it.
+    socket.set_reuseaddr(true)?;
+    set_ipv6_v6only(&socket, false)?;
+    socket.bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)))?;
+    socket.listen(BACKLOG)
 }
 
 /// Starts to answer probes on all of the ports.
@@ -171,6 +183,26 @@ mod tests {
         let answer = send(address, format!("GET {path} HTTP/1.1\r\nHost: pod\r\n\r\n").as_bytes()).await;
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         (head.split(' ').nth(1).unwrap().to_owned(), body.to_owned())
+    }
+
+    /// Runs in a network namespace of its own, which a test without root may not have.
+    #[test]
+    fn both_families_are_listened_on_whatever_node_sets() {
+        const INSIDE: &str = "JOBSET_TEST_BINDV6ONLY";
+        if std::env::var_os(INSIDE).is_some() {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let listener = runtime.block_on(listen(0)).unwrap();
+            assert_eq!(rustix::net::sockopt::ipv6_v6only(&listener), Ok(false));
+            return;
+        }
+        let own = std::env::current_exe().unwrap();
+        let script = "echo 1 >/proc/sys/net/ipv6/bindv6only || exit 77; exec \"$0\" --exact probe::tests::both_families_are_listened_on_whatever_node_sets";
+        let unshared = ["--net", "--", "sh", "-c", script];
+        let Ok(output) = std::process::Command::new("unshare").args(unshared).arg(own).env(INSIDE, "1").output() else {
+            return;
+        };
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() || text.is_empty(), "{text}");
     }
 
     #[tokio::test]
