@@ -12,7 +12,7 @@
 //! - [`connect`] makes the client, which authenticates with the [`token`]. [`backoff`] and `watch_backoff` space out retries.
 //! - [`probe`] shows the [`barrier`] to the kubelet. [`epoch_file`] shows the epoch to the worker.
 //! - [`save`] lets the worker beside a sidecar save its state before the Pod restarts.
-//! - [`termination_log`] shows in the Pod's status why the agent could not start, or how its worker ended.
+//! - [`log`] says what is logged. [`termination_log`] shows in the Pod's status why the agent could not start, or how its worker ended.
 //! - [`progress`] decides, as pure, when a worker makes no progress, and what is reported of it. [`follow`] reads what the worker
 //!   tells, [`progress_file`] its file. [`evidence`] and [`stall_command`] say what was seen of a worker that makes none. [`group`] has
 //!   what the JobSet says.
@@ -34,6 +34,7 @@ pub mod group;
 pub mod install;
 pub mod jobset;
 pub mod liveness;
+pub mod log;
 pub mod output;
 pub mod probe;
 pub mod progress;

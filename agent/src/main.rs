@@ -9,11 +9,13 @@ use std::time::Duration;
 use jobset_agent::annotation::Annotation;
 use jobset_agent::args::{Command, Config, HELP};
 use jobset_agent::install::install;
+use jobset_agent::log;
 use jobset_agent::run;
 use jobset_agent::signals::{Signals, block_terminate};
 use jobset_agent::termination_log;
 use k8s_openapi::jiff::Timestamp;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tracing_subscriber::Layer as _;
 use tracing_subscriber::fmt::writer::OptionalWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -96,7 +98,7 @@ fn log_writer() -> OptionalWriter<Stderr> {
 /// Runs the agent. Returns its exit code.
 fn run_agent(config: Config, start: Annotation) -> u8 {
     let lines = tracing_subscriber::fmt::layer().with_writer(log_writer).with_ansi(false).compact();
-    tracing_subscriber::registry().with(lines).with(config.log.clone()).init();
+    tracing_subscriber::registry().with(lines.with_filter(log::filter(config.log.clone()))).init();
     let ended = run_to_end(async {
         let mut signals = Signals::listen(config.role.supervises())?;
         match run::run(config, start, &mut signals).await {

@@ -21,7 +21,7 @@ use crate::signals::{SignalEvent, Signals};
 use crate::transport::{Transport, until};
 use crate::worker::{self, Worker};
 use crate::worker_exit::{ProcessEnd, WorkerExit};
-use crate::{epoch_file, probe, termination_log};
+use crate::{epoch_file, log, probe, termination_log};
 
 /// Exit code of a supervisor whose worker cannot be killed: 128 and the number of SIGKILL. It ends the container.
 const KILLED: u8 = 137;
@@ -234,7 +234,7 @@ impl Executor {
 
     fn lift(&mut self, epoch: Option<i32>) {
         if let Some(epoch) = epoch {
-            tracing::info!(epoch, "barrier lifted");
+            tracing::info!(name: log::EPOCH_BEGINS, epoch, "barrier lifted");
         } else {
             tracing::info!("barrier lifted; the JobSet does not restart in place");
         }
