@@ -8,6 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
+use super::elsewhere;
 use super::report::{ChangeOutcome, ChangeReport};
 use super::restart::{self, RestartWish};
 use super::suspension::{Suspension, SuspensionState};
@@ -47,14 +48,15 @@ pub async fn follow_restart(
         let annotations = json!({labels::RESTART_REQUEST: wish.request(id.clone()).to_text()});
         ControlFlow::Continue(json!({"metadata": {"annotations": annotations}}))
     };
-    if let ControlFlow::Break(why) = follow.change("restart", decide).await? {
-        return Ok(follow.report(ChangeOutcome::Refused, why));
-    }
+    let changed = match follow.change("restart", decide).await? {
+        ControlFlow::Break(why) => return Ok(follow.report(ChangeOutcome::Refused, why)),
+        ControlFlow::Continue(changed) => changed,
+    };
     let what = |jobset: &JobSet| match jobset.handled_restart_request(&id) {
         Some(handled) => Step::Ended(restart::result(jobset, handled), handled.restart),
         None => Step::Wait(format!("waiting for the controller to carry out request {id}")),
     };
-    let ended = follow.wait(line, what).await?;
+    let ended = follow.wait(changed.as_deref(), line, what).await?;
     let (outcome, message, restart) = match ended {
         Ok(((outcome, message), restart)) => (outcome, message, restart),
         Err(_) => (ChangeOutcome::TimedOut, restart::timed_out(name, &id), None),
@@ -75,18 +77,18 @@ pub async fn follow_suspension(
     let follow = Follow::begin(cluster, args);
     let decide = async |jobset: &JobSet| match wanted.state(jobset) {
         SuspensionState::Change => ControlFlow::Continue(json!({"spec": {"suspend": wanted.suspend()}})),
-        settled => ControlFlow::Break(settled),
+        settled => ControlFlow::Break((settled, jobset.metadata.uid.clone())),
     };
-    let verb = if wanted.suspend() { "suspend" } else { "resume" };
-    if let ControlFlow::Break(SuspensionState::Ended(outcome, message)) = follow.change(verb, decide).await? {
-        return Ok(follow.report(outcome, message));
-    }
+    let changed = match follow.change(wanted.verb(), decide).await? {
+        ControlFlow::Break((SuspensionState::Ended(outcome, message), _)) => return Ok(follow.report(outcome, message)),
+        ControlFlow::Break((_, uid)) | ControlFlow::Continue(uid) => uid,
+    };
     let what = |jobset: &JobSet| match wanted.state(jobset) {
         SuspensionState::Ended(outcome, message) => Step::Ended((outcome, message), None),
         SuspensionState::Wait(progress) => Step::Wait(progress),
         SuspensionState::Change => Step::Wait("somebody has changed spec.suspend back".to_owned()),
     };
-    let (outcome, message) = match follow.wait(line, what).await? {
+    let (outcome, message) = match follow.wait(changed.as_deref(), line, what).await? {
         Ok((ended, _)) => ended,
         Err(progress) => (ChangeOutcome::TimedOut, wanted.timed_out(&args.name, &progress)),
     };
@@ -117,12 +119,12 @@ impl<'a> Follow<'a> {
     }
 
     /// Patches the JobSet, again with each version by which another change has overtaken this one. `decide` gives the patch for a
-    /// version, or breaks if there is nothing to change.
+    /// version, or breaks if there is nothing to change. Returns the UID of the JobSet.
     async fn change<B>(
         &self,
         verb: &str,
         decide: impl AsyncFn(&JobSet) -> ControlFlow<B, Value>,
-    ) -> Result<ControlFlow<B>, Error> {
+    ) -> Result<ControlFlow<B, Option<String>>, Error> {
         let mut tries = 0;
         loop {
             let jobset = self.cluster.jobset(&self.args.name).await?;
@@ -133,20 +135,25 @@ impl<'a> Follow<'a> {
             tries += 1;
             match self.cluster.change(&jobset, patch, verb).await {
                 Err(error) if error.is_conflict() && tries < TRIES => {}
-                changed => return changed.map(ControlFlow::Continue),
+                changed => return changed.map(|()| ControlFlow::Continue(jobset.metadata.uid)),
             }
         }
     }
 
-    /// Waits for the end, or, as `Err`, says how far it was when the time was over.
+    /// Waits for the end of the change of the JobSet with this UID, or, as `Err`, says how far it was when the time was over.
     async fn wait(
         &self,
+        changed: Option<&str>,
         line: &mut ProgressLine,
         step: impl Fn(&JobSet) -> Step,
     ) -> Result<Result<((ChangeOutcome, String), Option<i32>), String>, Error> {
         let mut changes = ChangeStream::begin(self.cluster, &WatchScope::Tree(self.args.name.clone()));
         loop {
-            let progress = match step(&self.cluster.jobset(&self.args.name).await?) {
+            let jobset = self.cluster.jobset(&self.args.name).await?;
+            if let Some(replaced) = elsewhere::replaced(changed, &jobset) {
+                return Ok(Ok(((ChangeOutcome::Refused, replaced), None)));
+            }
+            let progress = match step(&jobset) {
                 Step::Ended(ended, restart) => return Ok(Ok((ended, restart))),
                 Step::Wait(progress) => progress,
             };

@@ -2,6 +2,7 @@
 //!
 //! [`restart`] and [`suspension`] decide, without requests. [`follow`] sends the change, and waits until the controller has it.
 
+mod elsewhere;
 mod follow;
 mod report;
 mod restart;

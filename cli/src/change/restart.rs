@@ -1,8 +1,9 @@
 //! What to request of the controller to restart a JobSet, when that makes no sense, and what has become of it.
 
 use jobset_api::restart_request::{HandledRestartRequest, LONGEST_REASON, outcome};
-use jobset_api::{JobSet, RestartRequest, labels};
+use jobset_api::{JobSet, RestartRequest, labels, validation};
 
+use super::elsewhere;
 use super::report::ChangeOutcome;
 use crate::output::one_line;
 
@@ -33,12 +34,17 @@ impl RestartWish {
 /// Why it makes no sense to request a restart, and what to do instead.
 pub(super) fn refusal(jobset: &JobSet, uncounted: bool) -> Option<String> {
     let name = jobset.metadata.name.as_deref().unwrap_or_default();
-    if !jobset.is_managed_here() {
-        return Some("is managed by another controller (spec.managedBy): restart it where it runs".to_owned());
+    if let Some(refusal) = elsewhere::refusal(jobset, "restart") {
+        return Some(refusal);
     }
     let status = jobset.status.clone().unwrap_or_default();
     if status.is_finished() {
         return Some("has finished: to run it again, delete it and create it again".to_owned());
+    }
+    if !validation::cannot_run(jobset).is_empty() {
+        return Some(format!(
+            "has an invalid specification, and is left alone: correct it first; `kubectl jobset explain {name}` says what is wrong"
+        ));
     }
     if jobset.spec.is_suspended() {
         return Some(format!(
@@ -119,6 +125,7 @@ mod tests {
     #[rstest]
     #[case::possible(json!({"restartRequests": []}), json!({}), None)]
     #[case::finished(json!({"terminalState": "Failed"}), json!({}), Some("has finished: to run it again, delete it"))]
+    #[case::invalid(json!({"restartRequests": []}), json!({"spec": {"successPolicy": {"operator": "All", "targetReplicatedJobs": ["typo"]}}}), Some("has an invalid specification, and is left alone"))]
     #[case::suspended(json!({"restartRequests": []}), json!({"spec": {"suspend": true}}), Some("is suspended, and starts again"))]
     #[case::elsewhere(json!(null), json!({"spec": {"managedBy": "kueue.x-k8s.io/multikueue"}}), Some("is managed by another"))]
     #[case::unread(json!(null), json!({}), Some("was not read by a controller"))]

@@ -2,6 +2,7 @@
 
 use jobset_api::{JobSet, conditions};
 
+use super::elsewhere;
 use super::report::ChangeOutcome;
 use crate::status::queue;
 
@@ -28,8 +29,16 @@ impl Suspension {
         self == Self::Suspend
     }
 
+    /// The command.
+    pub(super) fn verb(self) -> &'static str {
+        if self.suspend() { "suspend" } else { "resume" }
+    }
+
     /// What is left to do.
     pub(super) fn state(self, jobset: &JobSet) -> SuspensionState {
+        if let Some(refusal) = elsewhere::refusal(jobset, self.verb()) {
+            return SuspensionState::Ended(ChangeOutcome::Refused, refusal);
+        }
         let status = jobset.status.clone().unwrap_or_default();
         if status.is_finished() {
             let what = if self.suspend() { "nothing of it runs" } else { "it does not run again" };
@@ -85,6 +94,7 @@ mod tests {
     #[case::running(Suspension::Resume, json!({}), "Done, \"is resumed\"")]
     #[case::to_resume(Suspension::Resume, json!({"spec": {"suspend": true}}), "Change")]
     #[case::of_a_queue(Suspension::Resume, json!({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "gpu"}}, "spec": {"suspend": true}}), "is in the queue gpu, and Kueue resumes it")]
+    #[case::elsewhere(Suspension::Suspend, json!({"spec": {"managedBy": "kueue.x-k8s.io/multikueue"}}), "Refused, \"is managed by another controller (spec.managedBy): suspend it where it runs\"")]
     #[case::finished(Suspension::Resume, json!({"spec": {"suspend": true}, "status": {"terminalState": "Failed"}}), "Refused, \"has finished: it does not run again\"")]
     fn suspension_state_follows_spec_and_condition(
         #[case] wanted: Suspension,
