@@ -69,7 +69,7 @@ impl Program {
         // A straggler on a slow node for some time.
         let slow = if (step / 5000) % 7 == 3 { 4.0 } else { 1.0 };
         let mut lasts = self.step_seconds * noise * slow;
-        let pause = self.habits.into_iter().find(|habit| step % habit.every == 0);
+        let pause = self.habits.into_iter().find(|habit| step.is_multiple_of(habit.every));
         if let Some(habit) = pause {
             lasts += habit.longest * (0.2 + 0.8 * self.rng.f64());
         }
