@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 
+use jobset_protocol::labels;
 use k8s_openapi::api::core::v1::{NodeAffinity, NodeSelectorRequirement, NodeSelectorTerm, PodSchedulingGate};
+use kube::ResourceExt as _;
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
@@ -209,10 +211,13 @@ impl Pin {
 }
 
 impl PartialPod {
-    /// Whether its specification has left it the one node that it is bound to, as [`Pin`] says.
+    /// Whether its specification has left it the one node that it is bound to, as [`Pin`] says. The selector that exclusive placement adds
+    /// does not pin: it follows the leader of the Job wherever that goes.
     pub fn is_pinned(&self) -> bool {
         let terms = &self.spec.affinity.node_affinity.required.node_selector_terms;
-        matches!(terms.0, Names::One(_)) || self.spec.node_selector.get(HOSTNAME).is_some()
+        let follows = self.annotations().get(labels::EXCLUSIVE_TOPOLOGY).is_some_and(|key| key == HOSTNAME);
+        let selects = self.spec.node_selector.get(HOSTNAME).is_some() && !follows;
+        matches!(terms.0, Names::One(_)) || selects
     }
 }
 
@@ -260,6 +265,16 @@ mod tests {
         let pod: PartialPod = serde_json::from_value(json!({ "spec": spec })).unwrap();
         assert_eq!(pod.is_pinned(), pinned);
         assert_eq!(pin_of(spec).is_some(), pinned);
+    }
+
+    #[rstest]
+    #[case::host(HOSTNAME, json!({"nodeSelector": {HOSTNAME: "a"}}), false)]
+    #[case::rack("rack", json!({"nodeSelector": {HOSTNAME: "a"}}), true)]
+    #[case::affinity(HOSTNAME, required(&json!([named("a")])), true)]
+    fn follower_is_not_pinned_by_its_own_topology(#[case] key: &str, #[case] spec: Value, #[case] pinned: bool) {
+        let annotations = json!({(labels::EXCLUSIVE_TOPOLOGY): key});
+        let pod = json!({ "metadata": { "annotations": annotations }, "spec": spec });
+        assert_eq!(serde_json::from_value::<PartialPod>(pod).unwrap().is_pinned(), pinned);
     }
 
     fn pin_of(mut spec: Value) -> Option<Pin> {

@@ -45,6 +45,8 @@ pub struct PartialJobSpec {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct PartialPodTemplate {
+    #[serde(deserialize_with = "metadata")]
+    pub metadata: ObjectMeta,
     pub spec: PartialTemplateSpec,
 }
 

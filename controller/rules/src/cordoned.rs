@@ -7,19 +7,21 @@
 //! its taint, and a new leader waits for others as long as its predecessor.
 //!
 //! The successors go where the scheduler finds room: a Pod that is placed exclusively stays in the domain of its Job, as long as
-//! another Pod of the Job is there. If all nodes of the domain are cordoned, all Pods of the Job leave, and the next leader finds
-//! another domain. Where there is no room, the group waits, and BarrierWaiting names the Pods that have no node.
+//! another Pod of the Job is there. If no other node of the domain takes Pods, all Pods of the Job leave, and the next leader finds
+//! another domain; if one of them has to stay, all do. Where there is no room, the group waits, and BarrierWaiting names the Pods that have
+//! no node.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 
 use jobset_api::{LeaveCordoned, conditions, event, labels};
 use jobset_store::PodOnNode;
+use jobset_store::pods::{JobPods, PodView};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::cause::{Cause, Counting};
 use crate::epochs::{self, Epochs};
-use crate::nodes::pinned;
+use crate::nodes::{pinned, way_out};
 use crate::reconciliation::{Reconciliation, first_few, name_few, node_name};
 use crate::types::{PodDeletion, Trigger};
 use crate::{members, success};
@@ -103,15 +105,42 @@ fn movable_pods<'a>(reconciliation: &mut Reconciliation<'a>) -> Vec<PodOnNode<'a
         if !pod.is_here() || pod.created > since {
             continue;
         }
-        if let Some(why) = pinned::why(&group.template.spec.template, Some(pod)) {
-            let (name, node) = (&pod.name, node_name(pod.node.as_ref()));
-            let message = format!("Pod {name} stays on node {node}, which is cordoned: {why}");
-            reconciliation.warn(event::STAYS_ON_CORDONED_NODE, message);
-        } else {
-            movable.push(it);
+        match pinned::why(&group.template.spec.template, Some(pod)) {
+            Some(why) => say_it_stays(reconciliation, it, why),
+            None => movable.push(it),
         }
     }
+    let bound = bound_jobs(reconciliation, &movable);
+    movable.retain(|it| {
+        let why = bound.get(it.job);
+        why.into_iter().for_each(|why| say_it_stays(reconciliation, *it, why));
+        why.is_none()
+    });
     movable
+}
+
+fn say_it_stays(reconciliation: &mut Reconciliation<'_>, it: PodOnNode<'_>, why: &str) {
+    let (name, node) = (&it.pod.name, node_name(it.pod.node.as_ref()));
+    let message = format!("Pod {name} stays on node {node}, which is cordoned: {why}");
+    reconciliation.warn(event::STAYS_ON_CORDONED_NODE, message);
+}
+
+/// Why these Pods have to stay, by the UID of their Job: another Pod of the Job stays, and binds them to a domain that has no node for
+/// them.
+fn bound_jobs<'a>(reconciliation: &Reconciliation<'_>, movable: &[PodOnNode<'a>]) -> HashMap<&'a str, String> {
+    let mut jobs: HashMap<&str, Vec<&PodOnNode<'_>>> = HashMap::new();
+    movable.iter().for_each(|it| jobs.entry(it.job).or_default().push(it));
+    let bound = jobs.into_iter().filter_map(|(job, leaving)| {
+        let has_choice = leaving.first().is_none_or(|it| way_out::has_choice(reconciliation, it.pod));
+        let pods = reconciliation.observed.pods().of_job(job).filter(|_| !has_choice);
+        let leaves: BTreeSet<&str> = leaving.iter().map(|it| it.pod.name.as_str()).collect();
+        let stays = |pod: &&PodView| pod.is_here() && pod.node.is_some() && !leaves.contains(pod.name.as_str());
+        let first = pods.into_iter().flat_map(JobPods::all).filter(stays).map(|pod| &pod.name).min()?;
+        let why =
+            format!("its Job is placed exclusively, Pod {first} stays, and no other node of their domain takes Pods");
+        Some((job, why))
+    });
+    bound.collect()
 }
 
 /// Until when Pods stay on cordoned nodes because others have left some a short time ago. A time in the far future comes from a wrong

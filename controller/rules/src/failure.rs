@@ -86,11 +86,13 @@ fn carry_out(reconciliation: &mut Reconciliation<'_>, verdict: &PolicyVerdict<'_
         }
         Do::RestartJob | Do::RecreateJob | Do::RestartJobAndIgnoreMaxRestarts => {
             restart_jobs(reconciliation, verdict)?;
+            nodes::judge(reconciliation, cause.blame.as_ref(), cause.trigger);
             // The counters have to be stored before another rule decides.
             ControlFlow::Break(())
         }
         Do::RestartReplicatedJob => {
             restart_replicated_job(reconciliation, job, &cause)?;
+            nodes::judge(reconciliation, cause.blame.as_ref(), cause.trigger);
             ControlFlow::Break(())
         }
         // A verdict has no Jobs with the action FailJob.
@@ -115,14 +117,13 @@ fn judge<'a>(policy: &'a FailurePolicy, failed: Vec<FailedJob<'a>>) -> Option<Po
 /// without a counter may never end.
 fn restart_jobs(reconciliation: &mut Reconciliation<'_>, verdict: &PolicyVerdict<'_>) -> ControlFlow<()> {
     let PolicyVerdict { jobs, rule, .. } = verdict;
-    let has_counter = |job: &FailedJob<'_>| usize::try_from(job.index).is_ok_and(|index| index < MAX_JOB_COUNTERS);
     let mut as_a_whole = HashSet::new();
-    for job in jobs.iter().filter(|job| !has_counter(job)) {
+    for job in jobs.iter().filter(|job| !has_counter(job.current.job)) {
         if as_a_whole.insert(job.current.group) {
             restart_replicated_job(reconciliation, job, &cause(job, *rule))?;
         }
     }
-    for job in jobs.iter().filter(|job| has_counter(job) && !as_a_whole.contains(&job.current.group)) {
+    for job in jobs.iter().filter(|job| has_counter(job.current.job) && !as_a_whole.contains(&job.current.group)) {
         restart_job(reconciliation, job, verdict)?;
     }
     ControlFlow::Continue(())
@@ -156,16 +157,23 @@ fn restart_job(
     ControlFlow::Continue(())
 }
 
-/// Recreates a Job beside a restart that begins, uncounted. Returns whether the status has a counter for it.
-pub(super) fn recreate_uncounted(reconciliation: &mut Reconciliation<'_>, current: &Current<'_>) -> bool {
-    let index = current.job.index.and_then(|index| usize::try_from(index).ok());
-    let Some(index) = index.filter(|index| *index < MAX_JOB_COUNTERS) else { return false };
+/// Whether the status has a counter of the restarts of this Job.
+pub(super) fn has_counter(job: &JobView) -> bool {
+    counter_of(job).is_some()
+}
+
+fn counter_of(job: &JobView) -> Option<usize> {
+    usize::try_from(job.index?).ok().filter(|index| *index < MAX_JOB_COUNTERS)
+}
+
+/// Recreates a Job beside a restart that begins, uncounted, if the status has a counter for it, and the restart does not recreate it anyway.
+pub(super) fn recreate_uncounted(reconciliation: &mut Reconciliation<'_>, current: &Current<'_>) {
+    let Some(index) = counter_of(current.job).filter(|_| reconciliation.is_current(current.job)) else { return };
     let ahead = ahead(reconciliation, current.group, [current.job]);
     let replicas = reconciliation.groups()[current.group].replicas();
     let status = &mut reconciliation.status.replicated_jobs_status[current.group];
     let attempts = counter(&mut status.job_restarts, index, replicas);
     *attempts = attempts.saturating_add(ahead).saturating_add(1);
-    true
 }
 
 /// Recreates the Jobs of one replicatedJob. This raises its counter; the next reconciliation reads the counter and deletes

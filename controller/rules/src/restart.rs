@@ -80,6 +80,7 @@ pub(super) fn count(reconciliation: &mut Reconciliation<'_>, counting: Counting,
             reconciliation.status.restarts_count_towards_max.saturating_add(1);
     }
     reconciliation.status.group_restarts = reconciliation.status.group_restarts.saturating_add(1);
+    nodes::judge(reconciliation, cause.blame.as_ref(), cause.trigger);
     ControlFlow::Continue(())
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jobset_api::effective::MAX_BACKOFF_LIMIT;
 use jobset_api::labels;
 use jobset_api::restart_rules::restarts_pod;
-use jobset_objects::{PartialCondition, PartialJob, PartialJobSpec, PartialTemplateSpec};
+use jobset_objects::{PartialCondition, PartialJob, PartialJobSpec, PartialPodTemplate, PartialTemplateSpec};
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
@@ -65,6 +65,8 @@ pub struct JobView {
     pub restarts_in_place: bool,
     /// Whether no number of failed Pods fails it or one of its indexes for good.
     pub spares_failures: bool,
+    /// Whether its Pods have the label by which they keep away from avoided nodes.
+    pub avoids_nodes: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -111,6 +113,7 @@ impl JobView {
             failed: Ranges::parse(&status.failed_indexes),
             restarts_in_place: restarts_in_place(&spec.template.spec),
             spares_failures: spares_failures(spec),
+            avoids_nodes: avoids_nodes(&spec.template),
         }
     }
 
@@ -172,6 +175,12 @@ fn attempt(labels: &BTreeMap<String, String>, key: &str) -> Option<i32> {
 fn restarts_in_place(pod: &PartialTemplateSpec) -> bool {
     let containers = pod.init_containers.iter().chain(&pod.containers);
     containers.flat_map(|container| &container.restart_policy_rules).any(restarts_pod)
+}
+
+/// Whether the Pod webhook sees the Pods of this template.
+fn avoids_nodes(template: &PartialPodTemplate) -> bool {
+    let value = template.metadata.labels.as_ref().and_then(|all| all.get(labels::AVOIDS_NODES));
+    value.is_some_and(|value| value == "true")
 }
 
 /// Failures are counted by index, and all limits are those that the controller sets.

@@ -78,6 +78,11 @@ impl Nodes {
         self.by_name.get(name)
     }
 
+    /// All nodes with their names.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &NodeView)> {
+        self.by_name.iter().map(|(name, view)| (&**name, view))
+    }
+
     pub fn any_unreachable(&self) -> bool {
         !self.unreachable.is_empty()
     }

@@ -25,6 +25,7 @@ impl From<&Job> for PartialJob {
                 max_failed_indexes: spec.and_then(|spec| spec.max_failed_indexes),
                 active_deadline_seconds: spec.and_then(|spec| spec.active_deadline_seconds),
                 template: PartialPodTemplate {
+                    metadata: spec.and_then(|spec| spec.template.metadata.clone()).unwrap_or_default(),
                     spec: PartialTemplateSpec {
                         containers: pod.map(|pod| containers(&pod.containers)).unwrap_or_default(),
                         init_containers: pod

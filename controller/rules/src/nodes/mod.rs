@@ -9,6 +9,7 @@ pub(crate) mod pinned;
 pub(crate) mod relax;
 pub(crate) mod take_back;
 pub(crate) mod verdict;
+pub(crate) mod way_out;
 
 use jobset_api::nodes::KEPT;
 use jobset_api::{AvoidedNode, LaterFields, NodeStrike, event, labels};
@@ -21,6 +22,7 @@ use crate::cause::Blame;
 use crate::reconciliation::Reconciliation;
 use crate::types::{Fact, Trigger};
 use verdict::{COOL_DOWN, StrikeVerdict};
+use way_out::WayOut;
 
 /// A node that has reached the limit.
 #[derive(Clone, Copy)]
@@ -64,16 +66,23 @@ pub(super) fn expire(reconciliation: &mut Reconciliation<'_>) {
     }
 }
 
-/// An incident strikes the node that it is blamed on. Called for each incident once, by the write that begins its restart.
+/// An incident strikes the node that it is blamed on. Called for each incident once, by the write that begins its restart, or by that
+/// which fails the JobSet.
 pub(super) fn strike(reconciliation: &mut Reconciliation<'_>, blame: Option<&Blame>, trigger: Trigger) {
     if let Some(blame) = blame {
-        judge(reconciliation, blame, trigger, true);
+        add(reconciliation, blame, trigger);
     }
 }
 
-/// Strikes, and draws the consequences. Only a restart `moves` Pods.
-fn judge(reconciliation: &mut Reconciliation<'_>, blame: &Blame, trigger: Trigger, moves: bool) {
-    add(reconciliation, blame, trigger);
+/// What follows from the newest strike, once it is certain that the restart begins: Pods may leave the node.
+pub(super) fn judge(reconciliation: &mut Reconciliation<'_>, blame: Option<&Blame>, trigger: Trigger) {
+    if let Some(blame) = blame {
+        draw_consequences(reconciliation, blame, trigger, true);
+    }
+}
+
+/// What follows from the newest strike. Only a restart `moves` Pods.
+fn draw_consequences(reconciliation: &mut Reconciliation<'_>, blame: &Blame, trigger: Trigger, moves: bool) {
     let Some(limit) = limit(reconciliation) else { return };
     match verdict::judge(&reconciliation.status.node_strikes, limit) {
         StrikeVerdict::Open => {}
@@ -97,7 +106,8 @@ pub(super) fn strike_refusals(reconciliation: &mut Reconciliation<'_>) {
             (&*it.node, &it.job, it.index, it.time.0) == (&*blame.node, &blame.job, index, pod.created)
         };
         if !reconciliation.status.node_strikes.iter().any(is_known) {
-            judge(reconciliation, &blame, Trigger::Refused, false);
+            add(reconciliation, &blame, Trigger::Refused);
+            draw_consequences(reconciliation, &blame, Trigger::Refused, false);
         }
     }
 }
@@ -128,22 +138,13 @@ fn avoid(reconciliation: &mut Reconciliation<'_>, blame: &Blame, trigger: Trigge
         }
         return;
     }
-    let number = i32::try_from(failures).unwrap_or(i32::MAX);
-    if let Some(why) = pinned::blamed(reconciliation, blame) {
-        // Said once: the next strike is one more than the limit.
-        if failures == limit {
-            let message = format!("{} on node {node}, and Pod {} stays on it: {why}", blamed(failures), blame.pod);
-            reconciliation.warn(event::NODE_NOT_LEFT, message);
-        }
-        return;
-    }
     let now = reconciliation.now.0;
     let until = Time(now.checked_add(COOL_DOWN).unwrap_or(Timestamp::MAX));
     let mut avoided = AvoidedNode {
         node,
         since: Time(now),
         until: until.clone(),
-        failures: number,
+        failures: i32::try_from(failures).unwrap_or(i32::MAX),
         reason: AvoidedNode::FAILURES.to_owned(),
         domain: String::new(),
         topology_key: String::new(),
@@ -151,6 +152,15 @@ fn avoid(reconciliation: &mut Reconciliation<'_>, blame: &Blame, trigger: Trigge
         moving: Vec::new(),
         later: LaterFields::new(),
     };
+    if let WayOut::None(why) = way_out::of_blamed(reconciliation, blame, &avoided) {
+        // Said once: the next strike is one more than the limit.
+        if failures == limit {
+            let (pod, node) = (&blame.pod, &avoided.node);
+            let message = format!("{} on node {node}, and Pod {pod} stays on it: {why}", blamed(failures));
+            reconciliation.warn(event::NODE_NOT_LEFT, message);
+        }
+        return;
+    }
     let moved = if moves { moves::begin(reconciliation, blame, &mut avoided) } else { String::new() };
     let message = format!(
         "node {} is avoided until {:.0}: {} on it, the last of Pod {} ({}){moved}",
@@ -165,13 +175,12 @@ fn avoid(reconciliation: &mut Reconciliation<'_>, blame: &Blame, trigger: Trigge
     make_room(reconciliation);
 }
 
-/// A strike on a node that is avoided. Who was there before that leaves it now: a refusal had moved nobody. Who has come back stays, as no
-/// other node was free.
+/// A strike on a node that is avoided. Who was there before that leaves it now: a refusal had moved nobody. Who has come back has found no
+/// other node, and stays, unless its Job can leave the domain that it is bound to.
 fn leave_again(reconciliation: &mut Reconciliation<'_>, blame: &Blame, place: usize) {
     let mut avoided = reconciliation.status.avoided_nodes.remove(place);
-    let blamed = reconciliation.observed.pods().named(&blame.pod);
-    let leaves = |pod| moves::was_there_before(pod, &avoided) && pinned::blamed(reconciliation, blame).is_none();
-    if blamed.is_some_and(|(_, pod)| leaves(pod)) {
+    let is_there = reconciliation.observed.pods().named(&blame.pod).is_some();
+    if is_there && !matches!(way_out::of_blamed(reconciliation, blame, &avoided), WayOut::None(_)) {
         let moved = moves::begin(reconciliation, blame, &mut avoided);
         let message = format!("node {} is avoided, and has failed Pod {} again{moved}", avoided.node, blame.pod);
         reconciliation.warn(event::NODE_AVOIDED, message);

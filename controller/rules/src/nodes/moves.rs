@@ -4,85 +4,71 @@
 //! others restart in place, and the group lifts with the successors. A deletion after the epoch is over is nobody's failure, and delays
 //! no successor ([`crate::successors`]).
 //!
-//! All Pods of the JobSet on the node leave it: a bad node is bad for all of them, and each would cost restarts of its own. Pods
-//! beyond the number that the status keeps stay.
+//! All Pods of the JobSet on the node leave it, each as it can ([`way_out`]): a bad node is bad for all of them, and each would cost
+//! restarts of its own. The status names the first of them.
+
+use std::collections::BTreeSet;
 
 use jobset_api::nodes::KEPT;
 use jobset_api::{AvoidedNode, event};
-use jobset_objects::HOSTNAME;
 use jobset_store::pods::{JobPods, PodView};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use super::{pinned, verdict};
+use super::verdict;
+use super::way_out::{self, JobLeaves, WayOut};
 use crate::cause::Blame;
-use crate::reconciliation::{Current, Reconciliation, node_name};
+use crate::reconciliation::{Current, Reconciliation, first_few, node_name};
 use crate::types::{Fact, PodDeletion};
 use crate::{failure, success};
 
 /// How long the barrier waits for Pods to be deleted. Something may forbid that, or no controller may be there for a while.
 const MOVE_LIMIT: SignedDuration = SignedDuration::from_mins(5);
 
-/// Names the Pods that leave the node with the restart that begins, and says so.
+/// Names the Pods that leave the node with the restart that begins, and says so. Jobs that leave as a whole are recreated by it.
 pub(super) fn begin(reconciliation: &mut Reconciliation<'_>, blame: &Blame, avoided: &mut AvoidedNode) -> String {
-    if let Some((key, domain)) = lost_domain(reconciliation, blame) {
-        return move_job(reconciliation, blame, avoided, key, domain);
+    let mut leaving = ways_out(reconciliation, avoided);
+    leaving.retain(|(.., way_out)| !matches!(way_out, WayOut::None(_)));
+    // The Pod that has failed comes first.
+    leaving.sort_by_key(|(_, pod, _)| pod.name != blame.pod);
+    let alone = leaving.iter().filter(|(.., way_out)| *way_out == WayOut::Alone);
+    let alone: Vec<&str> = alone.map(|(_, pod, _)| pod.name.as_str()).collect();
+    let (mut count, mut moved) = (alone.len(), String::new());
+    if !alone.is_empty() {
+        moved = format!("; Pods that leave it: {}", first_few(&alone));
     }
-    let pods = reconciliation.observed.pods().on_nodes(|node| node == avoided.node);
+    let mut jobs = BTreeSet::new();
+    for (current, _, way_out) in &leaving {
+        let WayOut::WithJob(leaves) = way_out else { continue };
+        if !jobs.insert(current.name) {
+            continue;
+        }
+        failure::recreate_uncounted(reconciliation, current);
+        count += current.pods.into_iter().flat_map(JobPods::all).filter(|pod| pod.is_here()).count();
+        moved.push_str(&leaves.describe(current.name));
+        if let JobLeaves::Domain(key, domain) = leaves
+            && avoided.domain.is_empty()
+        {
+            (avoided.topology_key, avoided.domain) = (key.clone(), domain.clone());
+        }
+    }
+    avoided.moving = leaving.iter().take(KEPT).map(|(_, pod, _)| pod.name.clone()).collect();
+    if count > 0 {
+        reconciliation.facts.push(Fact::PodsMove(count));
+    }
+    moved
+}
+
+/// How the Pods on the node can leave it, without those whose index is at fault, and those that go or need not come back.
+fn ways_out<'a>(reconciliation: &Reconciliation<'a>, avoided: &AvoidedNode) -> Vec<(Current<'a>, &'a PodView, WayOut)> {
     let (strikes, now) = (&reconciliation.status.node_strikes, reconciliation.now.0);
-    let leaves = |(job, pod): &(&str, &PodView)| {
-        let current = reconciliation.current.iter().find(|it| it.job.uid == *job && !it.is_over());
-        let is_at_fault = |current: &Current<'_>| {
-            pod.index.is_some_and(|index| verdict::index_is_at_fault(strikes, current.name, index, now))
-        };
-        let is_pinned = |current: &Current<'_>| {
-            pinned::why(&reconciliation.groups()[current.group].template.spec.template, Some(pod)).is_some()
-        };
-        let may_leave = pod.is_here() && was_there_before(pod, avoided);
-        may_leave && current.is_some_and(|current| !is_at_fault(current) && !is_pinned(current))
-    };
-    let mut names: Vec<String> = pods.into_iter().filter(leaves).map(|(_, pod)| pod.name.clone()).collect();
-    // The one that has failed leaves in any case.
-    names.sort_by_key(|name| *name != blame.pod);
-    names.truncate(KEPT);
-    let moved = if names.is_empty() { String::new() } else { format!("; Pods that leave it: {}", names.join(", ")) };
-    if !names.is_empty() {
-        reconciliation.facts.push(Fact::PodsMove(names.len()));
-    }
-    avoided.moving = names;
-    moved
-}
-
-/// The topology domain that the Job of the Pod has to leave as a whole, with its key: the Job is placed exclusively, and this is the second node
-/// of the domain that is avoided, or the domain is the node.
-fn lost_domain(reconciliation: &Reconciliation<'_>, blame: &Blame) -> Option<(String, String)> {
-    let (_, pod) = reconciliation.observed.pods().named(&blame.pod)?;
-    let key = &*pod.domain.as_ref()?.key;
-    let domain_of = |node: &str| reconciliation.observed.cluster.nodes.get(node)?.domain(key);
-    let domain = domain_of(&blame.node)?;
-    let is_in_it = |it: &&AvoidedNode| it.node != *blame.node && domain_of(&it.node) == Some(domain);
-    let others = reconciliation.status.avoided_nodes.iter().filter(is_in_it).count();
-    (others > 0 || key == HOSTNAME).then(|| (key.to_owned(), domain.to_owned()))
-}
-
-/// Recreates the Job, whose Pods then keep away from the domain. This belongs to the restart that begins.
-fn move_job(
-    reconciliation: &mut Reconciliation<'_>,
-    blame: &Blame,
-    avoided: &mut AvoidedNode,
-    key: String,
-    domain: String,
-) -> String {
-    let current = reconciliation.current.iter().find(|current| current.name == blame.job).copied();
-    let Some(current) = current.filter(|current| failure::recreate_uncounted(reconciliation, current)) else {
-        return String::new();
-    };
-    let pods = current.pods.into_iter().flat_map(JobPods::all).filter(|pod| pod.is_here());
-    reconciliation.facts.push(Fact::PodsMove(pods.count()));
-    avoided.moving = vec![blame.pod.clone()];
-    let moved =
-        format!("; Job {} leaves the domain {domain} of {key}, and comes back where no other is free", current.name);
-    (avoided.topology_key, avoided.domain) = (key, domain);
-    moved
+    let pods = reconciliation.observed.pods().on_nodes(|node| node == avoided.node).into_iter();
+    let ways_out = pods.filter(|(_, pod)| pod.is_here()).filter_map(|(job, pod)| {
+        let current = *reconciliation.current.iter().find(|it| it.job.uid == job && !it.is_over())?;
+        let is_at_fault = |index| verdict::index_is_at_fault(strikes, current.name, index, now);
+        let stays = pod.index.is_some_and(is_at_fault);
+        (!stays).then(|| (current, pod, way_out::of(reconciliation, &current, pod, avoided)))
+    });
+    ways_out.collect()
 }
 
 /// Deletes the Pods that the stored status names. They restart with the group, so nothing else is to be done for them.
@@ -111,13 +97,21 @@ fn pending<'a>(reconciliation: &Reconciliation<'a>) -> Vec<&'a PodView> {
     if waits_until(reconciliation).is_some_and(|until| until <= reconciliation.now.0) {
         return Vec::new();
     }
+    // A full list has only the first of them.
+    let unnamed = |avoided: &AvoidedNode| {
+        let ways_out = if avoided.moving.len() < KEPT { Vec::new() } else { ways_out(reconciliation, avoided) };
+        let leaves = |(_, pod, way_out): &(Current<'_>, &PodView, WayOut)| {
+            *way_out == WayOut::Alone && !avoided.moving.contains(&pod.name)
+        };
+        ways_out.into_iter().filter(leaves).map(|(_, pod, _)| pod).collect::<Vec<_>>()
+    };
     let named = |avoided: &AvoidedNode| {
         let pods = avoided.moving.iter().filter_map(|name| reconciliation.observed.pods().named(name));
         let leaves = |(job, pod): &(&str, &PodView)| {
             let is_current = reconciliation.current.iter().any(|it| it.job.uid == *job);
             is_current && pod.is_here() && pod.node.as_deref() == Some(&*avoided.node)
         };
-        pods.filter(leaves).map(|(_, pod)| pod).collect::<Vec<_>>()
+        pods.filter(leaves).map(|(_, pod)| pod).chain(unnamed(avoided)).collect::<Vec<_>>()
     };
     reconciliation.status.avoided_nodes.iter().flat_map(named).collect()
 }

@@ -4,16 +4,6 @@ use jobset_objects::Pin;
 use jobset_store::pods::PodView;
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 
-use crate::cause::Blame;
-use crate::reconciliation::Reconciliation;
-
-/// Why the blamed Pod cannot leave its node, if so.
-pub(super) fn blamed(reconciliation: &Reconciliation<'_>, blame: &Blame) -> Option<&'static str> {
-    let current = reconciliation.current.iter().find(|current| current.name == blame.job)?;
-    let pod = reconciliation.observed.pods().named(&blame.pod).map(|(_, pod)| pod);
-    why(&reconciliation.groups()[current.group].template.spec.template, pod)
-}
-
 /// Why no Pod of this template, or not this one, can leave its node, if so.
 pub(crate) fn why(template: &PodTemplateSpec, pod: Option<&PodView>) -> Option<&'static str> {
     let by_template = template.spec.as_ref().and_then(|spec| {
