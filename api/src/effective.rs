@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::SignedDuration;
 
-use crate::nodes::MOST_FAILURES;
+use crate::nodes::{LEAST_NODE_LOST, LONGEST_NODE_LOST, MOST_FAILURES};
 use crate::restart_request::{Problems, RestartRequest};
 use crate::syntax;
 use crate::{
@@ -121,9 +121,10 @@ impl JobSet {
     }
 
     /// How long a node must have been unreachable for its Pods to be given up ([`labels::NODE_LOST_AFTER`]). `None` if the annotation
-    /// is absent, is no duration, or less than ten seconds.
+    /// is absent, is no duration, or not from [`LEAST_NODE_LOST`] to [`LONGEST_NODE_LOST`].
     pub fn node_lost_after(&self) -> Option<Duration> {
-        self.annotated_duration(labels::NODE_LOST_AFTER).filter(|after| after.as_secs() >= 10)
+        let range = LEAST_NODE_LOST..=LONGEST_NODE_LOST;
+        self.annotated_duration(labels::NODE_LOST_AFTER).filter(|after| range.contains(after))
     }
 
     /// For how long a worker may make no progress ([`labels::STALL_AFTER`]). `None` if the annotation is absent, or has no such value.

@@ -95,8 +95,8 @@ pub const AVOID_NODES: &str = "jobset.sigs.k8s.io/avoid-nodes";
 /// jobset-api. Absent: `Never`.
 pub const LEAVE_CORDONED: &str = "jobset.sigs.k8s.io/leave-cordoned";
 
-/// Annotation of a JobSet that restarts in place: how long a node must have been unreachable for its Pods to be given up, a duration
-/// of ten seconds or more, as `60s`. The user takes the risk that such a Pod still runs. Absent: such Pods stay.
+/// Annotation of a JobSet: how long a node must have been unreachable for its Pods to be given up, a duration from `10s` to `720h`, as
+/// `60s`. The user takes the risk that such a Pod still runs. Absent: such Pods stay.
 pub const NODE_LOST_AFTER: &str = "jobset.sigs.k8s.io/node-lost-after";
 
 /// Annotation of a JobSet that restarts in place: for how long a worker that tells of its progress may make none, `auto` or a

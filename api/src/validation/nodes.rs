@@ -3,7 +3,7 @@
 use super::subject::Subject;
 use super::warnings::Warnings;
 use crate::field::{Errors, Path};
-use crate::labels::{AVOID_NODES, LEAVE_CORDONED, MOVE_AFTER_FAILURES, NODE_LOST_AFTER};
+use crate::labels::{AVOID_NODES, LEAVE_CORDONED, MOVE_AFTER_FAILURES, NODE_LOST_AFTER, RESTART_ATTEMPT};
 use crate::nodes::{AvoidNodes, LeaveCordoned};
 use crate::{JobSet, RestartStrategy};
 
@@ -22,7 +22,7 @@ const ANNOTATIONS: [NodeAnnotation; 4] = [
     (
         NODE_LOST_AFTER,
         |jobset, _| jobset.node_lost_after().is_some(),
-        "must be a duration of at least 10s, such as 60s or 5m: the Pods of a node that is unreachable for so long are given up. \
+        "must be a duration from 10s to 720h, such as 60s or 5m: the Pods of a node that is unreachable for so long are given up. \
          Remove the annotation to leave them alone",
     ),
 ];
@@ -41,20 +41,36 @@ pub(super) fn warn(subject: &Subject<'_>, warnings: &mut Warnings) {
     let jobset = subject.jobset;
     let strategy = subject.spec.restart_strategy();
     if strategy != RestartStrategy::InPlaceRestart {
-        for (key, ..) in ANNOTATIONS.into_iter().filter(|(key, ..)| jobset.annotation(key).is_some()) {
+        let in_place = ANNOTATIONS.into_iter().map(|(key, ..)| key).filter(|key| *key != NODE_LOST_AFTER);
+        for key in in_place.filter(|key| jobset.annotation(key).is_some()) {
             let text = format_args!("has no effect with restartStrategy {strategy:?}: it is for InPlaceRestart");
             warnings.push(&Path::annotation(key), text);
         }
-        return;
-    }
-    if jobset.annotation(AVOID_NODES).is_some() && jobset.annotation(MOVE_AFTER_FAILURES).is_none() {
-        let text = format_args!("has no effect without the annotation {MOVE_AFTER_FAILURES}: no node is avoided");
-        warnings.push(&Path::annotation(AVOID_NODES), text);
+    } else if jobset.annotation(AVOID_NODES).is_some() {
+        match jobset.move_after_failures() {
+            Some(1..) => {}
+            Some(0) => {
+                let text =
+                    format_args!("has no effect with the annotation {MOVE_AFTER_FAILURES}: 0: no node is avoided");
+                warnings.push(&Path::annotation(AVOID_NODES), text);
+            }
+            None => {
+                let text = format_args!(
+                    "has no effect without the annotation {MOVE_AFTER_FAILURES}, unless the controller has --move-after-failures: no \
+                     node is avoided"
+                );
+                warnings.push(&Path::annotation(AVOID_NODES), text);
+            }
+        }
     }
     if jobset.node_lost_after().is_some() {
+        let fence = match strategy {
+            RestartStrategy::InPlaceRestart => "JOBSET_EPOCH".to_owned(),
+            _ => format!("the label {RESTART_ATTEMPT}"),
+        };
         let text = format_args!(
             "gives up Pods that may still run on a node that nobody reaches: two workers of one index may write one checkpoint. Let \
-             workers write to places that JOBSET_EPOCH names, or fence the node"
+             workers write to places that {fence} names, or fence the node"
         );
         warnings.push(&Path::annotation(NODE_LOST_AFTER), text);
     }
@@ -91,6 +107,8 @@ mod tests {
     #[case::too_short(NODE_LOST_AFTER, "9s", false)]
     #[case::no_unit(NODE_LOST_AFTER, "60", false)]
     #[case::negative_time(NODE_LOST_AFTER, "-60s", false)]
+    #[case::longest(NODE_LOST_AFTER, "720h", true)]
+    #[case::too_long(NODE_LOST_AFTER, "9223372036854775807s", false)]
     fn value_that_means_nothing_is_rejected(#[case] key: &str, #[case] value: &str, #[case] accepted: bool) {
         let object = in_place(&[("/metadata/annotations", json!({ key: value, MOVE_AFTER_FAILURES: "2" }))]);
         let object = if key == MOVE_AFTER_FAILURES {
@@ -112,7 +130,6 @@ mod tests {
     #[rstest]
     #[case(MOVE_AFTER_FAILURES, "2")]
     #[case(LEAVE_CORDONED, "Now")]
-    #[case(NODE_LOST_AFTER, "60s")]
     fn annotation_without_in_place_restart_gets_warning(#[case] key: &str, #[case] value: &str) {
         let object = jobset(&[("/metadata/annotations", json!({ key: value }))]);
         let expected = format!(
@@ -121,17 +138,30 @@ mod tests {
         assert_one(&warnings(&read(&object)), &expected);
     }
 
-    #[test]
-    fn avoid_nodes_alone_gets_warning() {
-        let object = in_place(&[("/metadata/annotations", json!({ AVOID_NODES: "Required" }))]);
-        let expected =
-            format!("metadata.annotations[{AVOID_NODES}]: has no effect without the annotation {MOVE_AFTER_FAILURES}");
-        assert_one(&warnings(&read(&object)), &expected);
+    #[rstest]
+    #[case::alone(None, Some("without the annotation"))]
+    #[case::with_zero(Some("0"), Some("with the annotation"))]
+    #[case::with_number(Some("2"), None)]
+    fn avoid_nodes_without_moves_gets_warning(#[case] moves: Option<&str>, #[case] expected: Option<&str>) {
+        let annotations = json!({ AVOID_NODES: "Required", MOVE_AFTER_FAILURES: moves });
+        let object = in_place(&[("/metadata/annotations", annotations)]);
+        let warnings = warnings(&read(&object));
+        match expected {
+            Some(why) => assert_one(
+                &warnings,
+                &format!("metadata.annotations[{AVOID_NODES}]: has no effect {why} {MOVE_AFTER_FAILURES}"),
+            ),
+            None => assert_eq!(warnings, Vec::<String>::new()),
+        }
     }
 
     #[test]
     fn lost_nodes_get_warning_of_two_writers() {
-        let object = in_place(&[("/metadata/annotations", json!({ NODE_LOST_AFTER: "60s" }))]);
-        assert_one(&warnings(&read(&object)), &format!("metadata.annotations[{NODE_LOST_AFTER}]: gives up Pods"));
+        let annotations = [("/metadata/annotations", json!({ NODE_LOST_AFTER: "60s" }))];
+        for (object, fence) in [(in_place(&annotations), "JOBSET_EPOCH"), (jobset(&annotations), RESTART_ATTEMPT)] {
+            let warnings = warnings(&read(&object));
+            assert_one(&warnings, &format!("metadata.annotations[{NODE_LOST_AFTER}]: gives up Pods"));
+            assert!(warnings[0].contains(fence), "{warnings:?}");
+        }
     }
 }

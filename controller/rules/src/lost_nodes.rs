@@ -5,9 +5,9 @@
 //! responsibility. The rule ignores a node that is only not ready. Pods of a Node object that is deleted are given up by the garbage
 //! collector of Pods.
 //!
-//! In place, a Job replaces Pods that have failed, and no kubelet writes that phase any more. So the Pod is marked as failed, and
-//! deleted by force; [`super::successors`] releases it. The restart begins before that, so that its loss is stored whoever
-//! leads then: a leader that follows finds the group restarting, and goes on with the Pods that are left.
+//! No kubelet writes the phase of the Pod any more. So it is marked as failed, and deleted by force: its Job counts it, or replaces
+//! it, and a Job that is being deleted goes. In place, [`super::successors`] releases it, and the restart begins before that, so that
+//! its loss is stored whoever leads then: a leader that follows finds the group restarting, and goes on with the Pods that are left.
 
 use std::ops::ControlFlow;
 
@@ -22,8 +22,7 @@ use crate::types::PodDeletion;
 use crate::{incident, success};
 
 pub(super) fn give_up_pods(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
-    let after = reconciliation.observed.jobset.node_lost_after().filter(|_| reconciliation.in_place());
-    let Some(after) = after else { return ControlFlow::Continue(()) };
+    let Some(after) = reconciliation.observed.jobset.node_lost_after() else { return ControlFlow::Continue(()) };
     let limit = SignedDuration::try_from(after).unwrap_or(SignedDuration::MAX);
     let mut lost = Vec::new();
     for it in reconciliation.observed.unreachable() {
@@ -67,10 +66,11 @@ fn is_given_up(pod: &PodView) -> bool {
     disruption.is_some_and(|(reason, _)| reason == event::NODE_LOST)
 }
 
-/// Begins the restart that the loss of workers takes, if their epoch runs. Breaks then: the status has to be stored first.
+/// Begins the restart in place that the loss of workers takes, if their epoch runs. Breaks then: the status has to be stored first.
 fn begin_restart(reconciliation: &mut Reconciliation<'_>, lost: &[PodOnNode<'_>]) -> ControlFlow<()> {
     let epochs = Epochs::of(&reconciliation.status);
-    if lost.is_empty() || reconciliation.is_suspended() || epochs.is_over() || success::is_decided(reconciliation) {
+    let restarts = reconciliation.in_place() && !reconciliation.is_suspended() && !success::is_decided(reconciliation);
+    if lost.is_empty() || !restarts || epochs.is_over() {
         return ControlFlow::Continue(());
     }
     let groups = reconciliation.groups_of_running_jobs();
