@@ -118,6 +118,8 @@ pub fn job(jobset: &JobSet, desired: &DesiredJob) -> Job {
     let annotations = pod_metadata.annotations.get_or_insert_default();
     annotations.remove(labels::EPOCH);
     annotations.remove(labels::IN_PLACE_RESTART_ATTEMPT);
+    // The Pod webhook alone says that a Pod keeps away by a hard rule: the controller replaces such a Pod.
+    annotations.remove(labels::AVOID_NODES);
     let pod = spec.template.spec.get_or_insert_default();
     if jobset.spec.dns_hostnames_enabled() {
         pod.subdomain = Some(jobset.subdomain().to_owned());

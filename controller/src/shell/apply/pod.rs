@@ -27,7 +27,11 @@ impl Actor {
                 _ => return Ok(NOTHING),
             },
             // The next epoch may have begun, and the worker of the Pod may run in it.
-            PodDeletion::LeavesCordoned if !self.is_up_to_date().await? => return Ok(NOTHING),
+            PodDeletion::LeavesCordoned | PodDeletion::Moved | PodDeletion::Unschedulable
+                if !self.is_up_to_date().await? =>
+            {
+                return Ok(NOTHING);
+            }
             PodDeletion::Misplaced
             | PodDeletion::Moved
             | PodDeletion::Unschedulable
