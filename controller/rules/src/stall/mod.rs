@@ -63,7 +63,7 @@ pub(super) fn report(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()>
         resume(reconciliation);
         return ControlFlow::Continue(());
     }
-    let lost = unreachable.iter().filter(|pod| pod.fills_its_slot() && pod.progress.is_some()).count();
+    let lost = unreachable.iter().filter(|pod| pod.fills_its_slot() && pod.tells_progress()).count();
     let telling: usize = reconciliation.running_pods().map(JobPods::telling_progress).sum();
     if stalled.len().saturating_add(lost) < telling {
         report_straggler(reconciliation, &stalled, current.synced);
@@ -236,7 +236,7 @@ fn silent(reconciliation: &Reconciliation<'_>, stalled: &[StalledWorker<'_>]) ->
     let is_theirs = |group: usize| stalled.iter().any(|worker| worker.group == group);
     let current = reconciliation.current.iter().filter(|current| !current.is_over() && is_theirs(current.group));
     let pods = current.filter_map(|current| current.pods).flat_map(JobPods::all);
-    pods.filter(|pod| pod.fills_its_slot() && pod.progress.is_none()).count()
+    pods.filter(|pod| pod.fills_its_slot() && !pod.tells_progress()).count()
 }
 
 /// What the JobSet asks for. `auto` only notifies. The first rule of the failure policy that names the reason decides before the

@@ -1,7 +1,7 @@
 //! On whom a stall of the whole group is blamed.
 //!
 //! In a collective operation all ranks stop at one step, and those that wait look like the one that they wait for. So a Pod is blamed
-//! only if it alone differs from all others in what was seen. Steps, and what workers are in, tell something of workers that do the same:
+//! only if it alone differs from all others in what was seen, and if all that was seen names the same one. Steps, and what workers are in, tell something of workers that do the same:
 //! those of one replicatedJob, all of which have told. Otherwise the verdict is that nobody knows.
 
 use jobset_store::pods::{PodStall, PodView};
@@ -39,18 +39,22 @@ pub(super) struct StallVerdict {
 pub(super) fn judge(stalled: &[StalledWorker<'_>], unseen: Unseen) -> StallVerdict {
     // Of two workers either may wait for the other.
     let are_comparable = stalled.len() > 2 && unseen.silent == 0 && are_of_one_kind(stalled);
-    let differs = match unseen.unreachable {
-        0 if are_comparable => [only_stopped, only_behind, only_outside].iter().find_map(|rule| rule(stalled)),
-        0 => only_stopped(stalled),
-        _ => None,
+    let rules: &[fn(&[StalledWorker<'_>]) -> Option<(usize, String)>] = match unseen.unreachable {
+        0 if are_comparable => &[only_stopped, only_behind, only_outside],
+        0 => &[only_stopped],
+        _ => &[],
     };
-    let Some((place, what)) = differs else { return StallVerdict { blamed: None, why: unknown(stalled, unseen) } };
+    let mut differ: Vec<_> = rules.iter().filter_map(|rule| rule(stalled)).collect();
+    let is_one = differ.iter().all(|(place, _)| *place == differ[0].0);
+    let Some((place, what)) = differ.drain(..).next().filter(|_| is_one) else {
+        return StallVerdict { blamed: None, why: unknown(stalled, unseen) };
+    };
     let pod = stalled[place].pod;
     let why = format!("Pod {} on node {} {what}", pod.name, node_name(pod.node.as_ref()));
     StallVerdict { blamed: Some(place), why }
 }
 
-/// The only worker with a process that is stopped.
+/// The only worker that is stopped.
 fn only_stopped(stalled: &[StalledWorker<'_>]) -> Option<(usize, String)> {
     let place = only(stalled, |worker| worker.stall.is_stopped)?;
     Some((place, "is stopped by a signal or a debugger".to_owned()))
@@ -134,6 +138,9 @@ mod tests {
     #[case::only_worker_is_stopped(&[(Some(5), None, true)], None)]
     #[case::one_is_stopped(&[(Some(5), None, false), (Some(5), None, true)], Some(1))]
     #[case::one_is_stopped_and_another_behind(&[(Some(4), None, false), (Some(5), None, true)], Some(1))]
+    #[case::one_is_stopped_and_another_behind_of_three(&[(Some(4), None, false), (Some(5), None, true), (Some(5), None, false)], None)]
+    #[case::one_is_stopped_and_behind(&[(Some(4), None, true), (Some(5), None, false), (Some(5), None, false)], Some(0))]
+    #[case::one_is_behind_and_another_outside(&[(Some(4), IN, false), (Some(5), None, false), (Some(5), IN, false)], None)]
     #[case::two_are_stopped(&[(Some(5), None, true), (Some(5), None, true)], None)]
     #[case::one_is_behind(&[(Some(5), None, false), (Some(4), None, false), (Some(6), None, false)], Some(1))]
     #[case::two_are_behind(&[(Some(4), None, false), (Some(4), None, false), (Some(6), None, false)], None)]

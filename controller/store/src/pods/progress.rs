@@ -24,6 +24,8 @@ const PROCESSES: usize = 3;
 pub struct PodProgress {
     /// Epoch of the worker that it is about.
     pub epoch: i32,
+    /// The annotation cannot be read: a worker has told of progress, and nobody knows of which.
+    pub is_malformed: bool,
     /// When the agent wrote it.
     pub at: Option<Timestamp>,
     /// Highest step of that worker.
@@ -44,16 +46,17 @@ pub struct PodStall {
     pub phase: Option<Box<str>>,
     /// What it has declared to be in, such as a collective operation.
     pub within: Option<Box<str>>,
-    /// Whether a process of it is stopped.
+    /// Whether it is stopped ([`is_stopped`]).
     pub is_stopped: bool,
     /// What was seen of its processes, for people; empty if nothing was.
     pub evidence: Box<str>,
 }
 
 impl PodProgress {
-    /// Reads the annotation of a Pod. `None` if it is absent. A worker of a malformed one has told of progress, and nobody knows of which.
+    /// Reads the annotation of a Pod. `None` if it is absent.
     pub(super) fn of(annotations: &BTreeMap<String, String>) -> Option<Self> {
-        annotations.get(labels::PROGRESS).map(|text| Self::parse(text).unwrap_or_default())
+        let malformed = || Self { is_malformed: true, ..Self::default() };
+        annotations.get(labels::PROGRESS).map(|text| Self::parse(text).unwrap_or_else(malformed))
     }
 
     /// Reads the value of the annotation, or of a report over the stream. `None` if it is malformed.
@@ -69,11 +72,11 @@ impl PodProgress {
                 since: stall.since.0,
                 phase: stall.phase.as_deref().map(name),
                 within: stall.within.as_deref().map(name),
-                is_stopped: processes.iter().any(is_stopped),
+                is_stopped: is_stopped(processes),
                 evidence: evidence(processes, &stall.evidence.output),
             })
         });
-        Some(Self { epoch, at: at.map(|at| at.0), step, checkpoint, pause: pause_seconds, stall })
+        Some(Self { epoch, is_malformed: false, at: at.map(|at| at.0), step, checkpoint, pause: pause_seconds, stall })
     }
 
     /// Whether one of two reports about a Pod was written after the other.
@@ -101,6 +104,11 @@ impl PodView {
         self.progress.as_deref().filter(|progress| progress.epoch == epoch)
     }
 
+    /// Whether a worker of it has told of progress, so that its agent would report a stall.
+    pub fn tells_progress(&self) -> bool {
+        self.progress.as_ref().is_some_and(|progress| !progress.is_malformed)
+    }
+
     /// The stall of its worker, if its agent reports one in the epoch that it reports.
     pub fn stall(&self) -> Option<&PodStall> {
         self.progress_in(self.epoch.number()?)?.stall.as_deref()
@@ -121,15 +129,29 @@ fn name(text: &str) -> Box<str> {
     clean(text, LONGEST_NAME)
 }
 
-/// Stopped by a signal or a debugger.
-fn is_stopped(process: &ProcessEvidence) -> bool {
+/// Whether a worker with these processes is stopped, by a signal or a debugger: its main process is, which has the lowest number of those
+/// that the agent has started, or another one is while none of the Pod does anything. A stopped helper beside a worker that computes
+/// or waits for its peers with all of a core holds nobody up.
+fn is_stopped(processes: &[ProcessEvidence]) -> bool {
+    let main = processes.iter().min_by_key(|process| process.pid);
+    main.is_some_and(is_in_stop)
+        || processes.iter().any(|process| is_in_stop(process) && process.cpu_milliseconds == 0)
+            && !processes.iter().any(runs)
+}
+
+fn is_in_stop(process: &ProcessEvidence) -> bool {
     matches!(process.state.as_str(), "T" | "t")
+}
+
+/// Whether it runs, or has used a tenth of the time in which it was looked at. The threads of one that waits use less.
+fn runs(process: &ProcessEvidence) -> bool {
+    process.state == "R" || process.cpu_milliseconds.saturating_mul(10) > process.looked_milliseconds
 }
 
 /// `python3 (7) is stopped, 10 ms of CPU in 5000 ms; ...`. Processes that are stopped come first.
 fn evidence(processes: &[ProcessEvidence], output: &str) -> Box<str> {
     let mut sorted: Vec<&ProcessEvidence> = processes.iter().collect();
-    sorted.sort_by_key(|process| !is_stopped(process));
+    sorted.sort_by_key(|process| !is_in_stop(process));
     let mut words: Vec<String> = sorted.into_iter().take(PROCESSES).map(describe).collect();
     if let Some(last) = output.lines().rev().find(|line| !line.trim().is_empty()) {
         words.push(format!("output: {}", last.trim()));
@@ -179,6 +201,28 @@ mod tests {
     #[case::huge_checkpoint(r#"{"epoch":1,"checkpoint":9223372036854775807}"#)]
     fn malformed_report_is_none(#[case] text: &str) {
         assert_eq!(PodProgress::parse(text), None);
+    }
+
+    #[rstest]
+    #[case::main_process(&[(7, "T", 0)], true)]
+    #[case::traced(&[(7, "t", 0)], true)]
+    #[case::main_process_beside_one_that_runs(&[(8, "R", 5_000), (7, "T", 0)], true)]
+    #[case::pager_beside_worker_that_spins(&[(9, "T", 0), (7, "R", 5_000)], false)]
+    #[case::pager_beside_worker_that_used_its_core(&[(9, "T", 0), (7, "S", 4_800)], false)]
+    #[case::child_of_shell(&[(8, "T", 0), (7, "S", 0)], true)]
+    #[case::child_of_shell_beside_loaders(&[(8, "T", 0), (7, "S", 0), (9, "S", 20)], true)]
+    #[case::stopped_while_it_was_looked_at(&[(8, "T", 40), (7, "S", 0)], false)]
+    #[case::none(&[(7, "S", 0), (8, "D", 0)], false)]
+    #[case::nothing_seen(&[], false)]
+    fn worker_is_stopped_by_its_main_process(#[case] seen: &[(i32, &str, u64)], #[case] expected: bool) {
+        let process = |(pid, state, cpu_milliseconds): &(i32, &str, u64)| ProcessEvidence {
+            pid: *pid,
+            state: (*state).to_owned(),
+            cpu_milliseconds: *cpu_milliseconds,
+            looked_milliseconds: 5_000,
+            ..ProcessEvidence::default()
+        };
+        assert_eq!(is_stopped(&seen.iter().map(process).collect::<Vec<_>>()), expected);
     }
 
     #[rstest]

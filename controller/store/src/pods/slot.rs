@@ -346,7 +346,7 @@ impl PodSlot {
             (true, false) => Trust::Suspect,
             (true, true) => Trust::Alone,
         };
-        share.tells_progress = pod.progress.is_some();
+        share.tells_progress = pod.tells_progress();
         share.stalled = pod.stall().filter(|_| share.trust == Trust::Sure).and(share.report);
         if pod.deleted_at.is_none() && pod.index != Some(0) {
             share.domain = pod.domain.as_ref().and_then(|domain| domain.value.clone());
