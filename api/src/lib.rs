@@ -65,7 +65,9 @@ pub use policy::{
     FailurePolicy, FailurePolicyAction, FailurePolicyRule, Operator, RestartStrategy, StartupPolicy,
     StartupPolicyOrder, SuccessPolicy,
 };
-pub use progress::{Evidence, GroupProgress, OnStall, ProcessEvidence, ProgressReport, Stall, StallAfter};
+pub use progress::{
+    EndedEpoch, Evidence, GroupProgress, OnStall, ProcessEvidence, ProgressReport, ReplicatedJobProgress, Stall, StallAfter,
+};
 pub use restart_backoff::{EffectiveBackoff, RestartBackoff};
 pub use restart_request::{HandledRestartRequest, RestartRequest};
 pub use status::{JobSetStatus, LaterFields, RecentRestart, ReplicatedJobStatus};

@@ -149,7 +149,8 @@ impl ProgressReport {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupProgress {
-    /// step is the highest step that a worker has told of, in any epoch.
+    /// step is the highest step that a worker has told of, in any epoch. If workers of several replicatedJobs tell of steps, step and
+    /// the other steps here are those of the first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<i64>,
     /// checkpoint is the last step that a checkpoint declared.
@@ -159,16 +160,73 @@ pub struct GroupProgress {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub longest_pause_seconds: Option<u32>,
-    /// restartsWithoutProgress is the number of restarts in a row in which the highest step did not rise.
+    /// restartsWithoutProgress is the number of restarts in a row before which no highest step had risen. A restart is judged when the
+    /// next epoch begins: by then, agents have told of the last steps.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0))]
     pub restarts_without_progress: i32,
-    /// stepAtRestart is the highest step when the last restart began.
+    /// stepAtRestart is the highest step when the present epoch began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step_at_restart: Option<i64>,
-    /// checkpointAtRestart is the last step that a checkpoint had declared when the last restart began: the next epoch begins there.
+    /// checkpointAtRestart is the last step that a checkpoint had declared when the present epoch began: it begins there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint_at_restart: Option<i64>,
+    /// replicatedJobs are the steps of each replicatedJob whose workers tell of any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub replicated_jobs: Vec<ReplicatedJobProgress>,
+    /// endedEpoch is the epoch that a restart has ended, until the next one begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_epoch: Option<EndedEpoch>,
+    /// Fields of a later release, which come back as they are.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub later: LaterFields,
+}
+
+/// How far the workers of a replicatedJob have come.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReplicatedJobProgress {
+    /// name of the replicatedJob.
+    pub name: String,
+    /// step is the highest step that a worker of it has told of, in any epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<i64>,
+    /// checkpoint is the last step that a checkpoint of it declared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<i64>,
+    /// stepAtRestart is its step when the present epoch began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step_at_restart: Option<i64>,
+    /// checkpointAtRestart is its checkpoint when the present epoch began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint_at_restart: Option<i64>,
+    /// lastStep is the highest step that a worker of it has told of in endedEpoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_step: Option<i64>,
+    /// Fields of a later release, which come back as they are.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub later: LaterFields,
+}
+
+/// The epoch that a restart has ended. When the next one begins, agents have told of its last steps.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EndedEpoch {
+    /// epoch is its number.
+    #[schemars(range(min = 0))]
+    pub epoch: i32,
+    /// failed says whether a worker has failed. Else Pods were taken away, or a restart was asked for.
+    #[serde(default)]
+    pub failed: bool,
+    /// began is when it began.
+    #[schemars(schema_with = "crate::schema::markers::time")]
+    pub began: MicroTime,
+    /// worked is until when its workers made progress: until it ended, or they stalled.
+    #[schemars(schema_with = "crate::schema::markers::time")]
+    pub worked: MicroTime,
     /// Fields of a later release, which come back as they are.
     #[serde(flatten)]
     #[schemars(skip)]

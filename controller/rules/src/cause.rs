@@ -33,6 +33,13 @@ pub(super) struct Cause {
     pub blame: Option<Blame>,
 }
 
+impl Cause {
+    /// Whether a worker has failed.
+    pub(super) fn is_failure(&self) -> bool {
+        !self.is_loss && !matches!(self.trigger, Trigger::Requested | Trigger::RestartRequest | Trigger::Cordoned)
+    }
+}
+
 /// A Pod that failed first, and its node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Blame {

@@ -12,7 +12,7 @@ use crate::members::{self, Slots};
 use crate::nodes::moves;
 use crate::reconciliation::Reconciliation;
 use crate::types::{Fact, Trigger};
-use crate::{backoff, lost_index, restart, settle, success, wrong_reports};
+use crate::{backoff, lost_index, no_progress, restart, settle, success, wrong_reports};
 
 /// `status.syncedEpoch`, `deprecatedEpoch` and `freeEpoch`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -170,6 +170,7 @@ pub(super) fn advance(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()
             let waits = backoff::waits_until(reconciliation).is_some() || moves::is_pending(reconciliation);
             let lifts = epochs.synced > current.synced && !waits;
             if lifts {
+                no_progress::judge(reconciliation)?;
                 moves::conclude(reconciliation);
                 members::record(reconciliation, &slots);
                 reconciliation.facts.push(Fact::BarrierLifted);

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::reconciliation::{Current, Reconciliation};
-use crate::{backoff, members, stall};
+use crate::{backoff, members};
 
 /// Brings the ledger up to date, in a status that will be written.
 pub(super) fn keep(reconciliation: &mut Reconciliation<'_>) {
@@ -29,8 +29,7 @@ pub(super) fn keep(reconciliation: &mut Reconciliation<'_>) {
     let change = change(reconciliation, ledger.bucket, next);
     advance(&mut ledger, now, change);
     ledger.bucket = next;
-    if reconciliation.status.group_restarts > stored.group_restarts {
-        let lost = lost(stored, &steps(reconciliation, stored), until(reconciliation, stored, now));
+    if let Some(lost) = reconciliation.lost {
         ledger.redone_steps = ledger.redone_steps.saturating_add(lost.steps);
         let redone = ledger.redone_milliseconds.saturating_add(lost.milliseconds);
         ledger.redone_milliseconds = redone.min(ledger.milliseconds.running);
@@ -157,44 +156,6 @@ fn is_placed(reconciliation: &Reconciliation<'_>) -> bool {
 fn placed_at(reconciliation: &Reconciliation<'_>) -> Option<Timestamp> {
     let pods = reconciliation.running_pods().flat_map(JobPods::all);
     pods.filter_map(|pod| pod.address_since).max()
-}
-
-/// What a restart loses: the steps since the last checkpoint.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Lost {
-    steps: i64,
-    milliseconds: i64,
-}
-
-/// How far the epoch has come that ends, by what its workers have told.
-struct EpochSteps {
-    step: Option<i64>,
-    checkpoint: Option<i64>,
-}
-
-fn steps(reconciliation: &Reconciliation<'_>, stored: &JobSetStatus) -> EpochSteps {
-    let checkpoint = reconciliation.status.progress.as_ref().and_then(|progress| progress.checkpoint);
-    EpochSteps { step: stall::step_in(reconciliation, stored.synced_epoch), checkpoint }
-}
-
-/// Until when steps were done in the epoch that ends: what it stalled for was not spent on any.
-fn until(reconciliation: &Reconciliation<'_>, stored: &JobSetStatus, now: Timestamp) -> Timestamp {
-    let known = conditions::find_true(&stored.conditions, conditions::PROGRESS_STALLED);
-    known.map(|known| known.last_transition_time.0).or(reconciliation.stalled_since).unwrap_or(now).min(now)
-}
-
-/// What the restart loses that begins now. Nothing is known of workers that tell of no step in this epoch, or of no checkpoint. The
-/// time is that of the epoch, in the proportion of its steps; an epoch that began with the JobSet counts from step 0.
-fn lost(stored: &JobSetStatus, told: &EpochSteps, until: Timestamp) -> Lost {
-    let (Some(step), Some(checkpoint)) = (told.step, told.checkpoint) else { return Lost::default() };
-    let first = stored.progress.as_ref().and_then(|progress| progress.checkpoint_at_restart).unwrap_or(0);
-    let steps = step.saturating_sub(checkpoint).max(0);
-    let done = step.saturating_sub(first);
-    let began = stored.epoch_transition_time.as_ref().filter(|_| !stored.epochs().is_closed());
-    let ran = began.map_or(0, |began| milliseconds(began.0, until).max(0));
-    let share = |ran: i64| i128::from(ran) * i128::from(steps) / i128::from(done);
-    let milliseconds = if done > 0 { i64::try_from(share(ran)).unwrap_or(ran).min(ran) } else { 0 };
-    Lost { steps, milliseconds }
 }
 
 #[cfg(test)]

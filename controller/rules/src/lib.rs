@@ -33,6 +33,7 @@ mod not_running;
 mod notes;
 mod orphans;
 mod placement;
+mod progress;
 mod reconciliation;
 mod recovery;
 mod refused;
@@ -143,7 +144,7 @@ pub fn plan(observed: &Observed<'_>, settings: &Settings, now: &Time) -> Plan {
     // A rule that breaks has already written its result to the plan.
     let _ = rules(&mut reconciliation);
     if reconciliation.changes_status() {
-        stall::keep_progress(&mut reconciliation);
+        progress::keep(&mut reconciliation);
         ledger::keep(&mut reconciliation);
     }
     reconciliation.into_plan()

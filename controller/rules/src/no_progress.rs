@@ -4,50 +4,41 @@ use std::ops::ControlFlow;
 
 use jobset_api::{GroupProgress, conditions};
 
-use crate::cause::Cause;
+use crate::progress::{self, EpochResult};
 use crate::reconciliation::Reconciliation;
-use crate::stall;
-use crate::types::Trigger;
 
-/// Compares the highest step with that at the last restart. Breaks if so many restarts in a row have brought no further step as the
+/// Judges the epoch that has ended, before the next one begins. Breaks if so many restarts in a row have brought no further step as the
 /// JobSet allows: it has failed.
 ///
-/// A group whose workers tell of no step, or of steps of several replicatedJobs, is not judged. What takes a Pod away, or asks for a
-/// restart, says nothing of its worker: such a restart counts for nothing here, unless there was progress before it.
-pub(super) fn compare(reconciliation: &mut Reconciliation<'_>, cause: &Cause) -> ControlFlow<()> {
-    // Steps alone are no reason to write the status, so the stored one may be old.
-    stall::keep_progress(reconciliation);
-    if !stall::has_comparable_steps(reconciliation) {
-        return ControlFlow::Continue(());
-    }
+/// Progress is when the highest step of any replicatedJob rises. What takes a Pod away, or asks for a restart, says nothing of its
+/// worker, and of an epoch whose last steps nobody tells nothing is known: such a restart counts for nothing here, unless there was
+/// progress before it.
+pub(super) fn judge(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
+    let EpochResult { is_without_progress, lost } = progress::conclude(reconciliation);
     let limit = reconciliation.observed.jobset.max_restarts_without_progress();
-    let Some(progress) = reconciliation.status.progress.as_mut() else { return ControlFlow::Continue(()) };
-    let GroupProgress { step: Some(step), step_at_restart, .. } = *progress else {
-        return ControlFlow::Continue(());
-    };
-    let rose = step_at_restart.is_none_or(|before| step > before);
-    if rose {
-        progress.restarts_without_progress = 0;
-    } else if is_failure(cause) {
-        progress.restarts_without_progress = progress.restarts_without_progress.saturating_add(1);
-    }
-    progress.step_at_restart = Some(step.max(step_at_restart.unwrap_or(step)));
-    progress.checkpoint_at_restart = progress.checkpoint;
-    let restarts = progress.restarts_without_progress;
-    match limit {
-        Some(limit) if !rose && is_failure(cause) && restarts >= limit => {
+    match (reconciliation.status.progress.as_ref(), limit) {
+        (Some(progress), Some(limit)) if is_without_progress && progress.restarts_without_progress >= limit => {
+            let last = reconciliation.status.recent_restarts.last();
+            let why = last.map(|last| format!(": {}", last.message)).unwrap_or_default();
             let message = format!(
-                "the group has failed again at or before step {step}, and {restarts} restarts in a row have brought no further \
-                 step, as many as its annotation allows: {}",
-                cause.message
+                "{} restarts in a row have brought no step beyond {}, as many as its annotation allows{why}",
+                progress.restarts_without_progress,
+                steps(progress)
             );
             reconciliation.fail(conditions::NO_PROGRESS, message)
         }
-        _ => ControlFlow::Continue(()),
+        _ => {
+            reconciliation.lost = lost;
+            ControlFlow::Continue(())
+        }
     }
 }
 
-/// Whether a worker has failed.
-fn is_failure(cause: &Cause) -> bool {
-    !cause.is_loss && !matches!(cause.trigger, Trigger::Requested | Trigger::RestartRequest | Trigger::Cordoned)
+/// `1200`, or `1200 of workers, 900 of loader`.
+fn steps(progress: &GroupProgress) -> String {
+    let told = || progress.replicated_jobs.iter().filter_map(|kept| Some((kept.step?, &kept.name)));
+    if told().count() == 1 {
+        return told().map(|(step, _)| step.to_string()).collect();
+    }
+    told().map(|(step, name)| format!("{step} of {name}")).collect::<Vec<_>>().join(", ")
 }

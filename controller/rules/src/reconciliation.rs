@@ -12,6 +12,7 @@ use jobset_store::{Finished, JobView, Observed};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
+use crate::progress::LostWork;
 use crate::settle::Settling;
 use crate::types::{Action, Fact, Note, Plan, PodDeletion, Settings};
 use crate::{attempts, backoff, build, merge_notes, nodes, success};
@@ -64,6 +65,8 @@ pub(super) struct Reconciliation<'a> {
     pub leaves_cordoned: bool,
     /// Since when no worker has made progress, as is known from now on.
     pub stalled_since: Option<Timestamp>,
+    /// What the epoch has lost that ends when the next one begins.
+    pub lost: Option<LostWork>,
     /// The place of each replicatedJob in the specification, by its name.
     places: HashMap<&'a str, usize>,
     /// The places of the Jobs in `current`, in the order of their replicatedJobs.
@@ -116,6 +119,7 @@ impl<'a> Reconciliation<'a> {
             settling: None,
             leaves_cordoned: false,
             stalled_since: None,
+            lost: None,
             places,
             by_group,
             ends,

@@ -7,7 +7,7 @@ use jobset_api::{FailurePolicyAction, RestartStrategy, Scope, conditions, event,
 use crate::cause::{Cause, Counting};
 use crate::reconciliation::Reconciliation;
 use crate::types::{Fact, Note};
-use crate::{attempts, backoff, budget, deadline, epochs, no_progress, nodes};
+use crate::{attempts, backoff, budget, deadline, epochs, nodes, progress};
 
 /// Initializes `groupRestarts` for a JobSet of the Go JobSet, which counts recreations only and drops unknown fields.
 ///
@@ -66,14 +66,13 @@ pub(super) fn recreate(reconciliation: &mut Reconciliation<'_>, counting: Counti
     ControlFlow::Break(())
 }
 
-/// Counts a group restart, by recreation or in place. Breaks if no budget is left, or too many restarts have brought no progress: the
-/// JobSet has failed.
+/// Counts a group restart, by recreation or in place. Breaks if no budget is left: the JobSet has failed.
 pub(super) fn count(reconciliation: &mut Reconciliation<'_>, counting: Counting, cause: &Cause) -> ControlFlow<()> {
     if counting == Counting::Already {
         return ControlFlow::Continue(());
     }
     nodes::strike(reconciliation, cause.blame.as_ref(), cause.trigger);
-    no_progress::compare(reconciliation, cause)?;
+    progress::note_end(reconciliation, cause.is_failure());
     if counting == Counting::Counted {
         budget::require(reconciliation, Scope::JobSet, cause)?;
         reconciliation.status.restarts_count_towards_max =

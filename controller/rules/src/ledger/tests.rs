@@ -1,4 +1,3 @@
-use jobset_api::GroupProgress;
 use rstest::rstest;
 
 use super::*;
@@ -46,33 +45,6 @@ fn scheduling_ends_when_the_last_pod_has_its_address(#[case] placed: Option<i64>
     advance(&mut ledger, at(115_000), placed.map(|placed| (LedgerBucket::Starting, at(placed))));
     let LedgerTimes { scheduling, starting, .. } = ledger.milliseconds;
     assert_eq!([scheduling, starting], sums);
-}
-
-/// An epoch that has run for 100 s.
-#[rstest]
-#[case::first_epoch(None, Some(100), Some(60), (40, 40_000))]
-#[case::later_epoch(Some(60), Some(100), Some(60), (40, 100_000))]
-#[case::checkpoint_in_it(Some(60), Some(100), Some(80), (20, 50_000))]
-#[case::checkpoint_at_its_end(Some(60), Some(100), Some(100), (0, 0))]
-#[case::no_checkpoint_ever(None, Some(100), None, (0, 0))]
-#[case::no_step_ever(None, None, Some(60), (0, 0))]
-#[case::no_step_done(Some(100), Some(100), Some(100), (0, 0))]
-#[case::nothing_done_again_yet(Some(60), Some(60), Some(60), (0, 0))]
-#[case::failed_before_the_step_of_the_epoch_before(Some(60), Some(61), Some(60), (1, 100_000))]
-#[case::checkpoint_before_it(Some(60), Some(90), Some(85), (5, 16_666))]
-#[case::extremes(Some(i64::MIN), Some(i64::MAX), Some(i64::MIN), (i64::MAX, 100_000))]
-fn restart_loses_steps_since_checkpoint(
-    #[case] checkpoint_at_restart: Option<i64>,
-    #[case] step: Option<i64>,
-    #[case] checkpoint: Option<i64>,
-    #[case] expected: (i64, i64),
-) {
-    let progress = GroupProgress { step: Some(100), checkpoint_at_restart, ..GroupProgress::default() };
-    let epoch_transition_time = Some(MicroTime(at(0)));
-    let status =
-        JobSetStatus { synced_epoch: 1, progress: Some(progress), epoch_transition_time, ..JobSetStatus::default() };
-    let Lost { steps, milliseconds } = lost(&status, &EpochSteps { step, checkpoint }, at(100_000));
-    assert_eq!((steps, milliseconds), expected);
 }
 
 #[rstest]

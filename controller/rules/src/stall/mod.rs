@@ -305,35 +305,3 @@ fn with_evidence(message: &str, workers: &[StalledWorker<'_>]) -> String {
     }
     shorten(&text, LONGEST_EVENT)
 }
-
-/// Keeps how far the workers have come, in a status that will be written.
-///
-/// Steps of several replicatedJobs count different things. If workers of several tell of steps, none is kept.
-pub(super) fn keep_progress(reconciliation: &mut Reconciliation<'_>) {
-    let pods = || reconciliation.current.iter().filter_map(|current| current.pods);
-    let of_one_kind = has_comparable_steps(reconciliation);
-    let step = pods().filter_map(JobPods::highest_step).max().filter(|_| of_one_kind);
-    let checkpoint = pods().filter_map(JobPods::last_checkpoint).max().filter(|_| of_one_kind);
-    let pause = pods().filter_map(JobPods::longest_pause).max();
-    if step.is_some() || checkpoint.is_some() || pause.is_some() {
-        let kept = reconciliation.status.progress.get_or_insert_default();
-        kept.step = kept.step.max(step);
-        kept.checkpoint = kept.checkpoint.max(checkpoint);
-        kept.longest_pause_seconds = kept.longest_pause_seconds.max(pause);
-    }
-}
-
-/// Whether all workers that tell of steps are of one replicatedJob.
-pub(super) fn has_comparable_steps(reconciliation: &Reconciliation<'_>) -> bool {
-    let has_steps = |pods: &&JobPods| pods.highest_step().is_some();
-    let telling = reconciliation.current.iter().filter(|current| current.pods.as_ref().is_some_and(has_steps));
-    let mut groups = telling.map(|current| current.group);
-    let first = groups.next();
-    groups.all(|group| Some(group) == first)
-}
-
-/// The highest step that workers of this epoch have told of.
-pub(super) fn step_in(reconciliation: &Reconciliation<'_>, epoch: i32) -> Option<i64> {
-    let pods = reconciliation.current.iter().filter_map(|current| current.pods).flat_map(JobPods::all);
-    pods.filter_map(|pod| pod.progress_in(epoch)?.step).max().filter(|_| has_comparable_steps(reconciliation))
-}
