@@ -11,6 +11,7 @@ use jobset_program::server::{Connection, Secured, Service, Unserved};
 use jobset_stream::AGENT_FRAME;
 use jobset_stream::frame::{Reader, Writer};
 use jobset_stream::message::{FromAgent, Nonce, Report};
+use jobset_stream::rate::TokenBucket;
 use tokio::io::{ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
@@ -22,9 +23,7 @@ use tracing::{debug, info};
 use crate::auth::authenticator::now;
 use crate::counted::{ByteCounters, Counted, WithinRecord};
 use crate::hub::{self, Bell, Turn};
-use crate::limits::{
-    FRAME_TIME, HANDSHAKE_TIME, Limit, MESSAGE_BURST, MESSAGE_RATE, NAME_BYTES, NONCE_BYTES, TokenBucket,
-};
+use crate::limits::{FRAME_TIME, HANDSHAKE_TIME, Limit, MESSAGE_BURST, MESSAGE_RATE, NAME_BYTES, NONCE_BYTES};
 use crate::metrics::Direction;
 use crate::shared::Shared;
 use crate::tls::CurrentTls;
@@ -162,7 +161,7 @@ async fn admit(
     let Introduction { reader, writer, within_record, token, jobset, nonce, report, fell_back } = introduction;
     let metrics = &shared.metrics;
     metrics.message(Direction::FromAgent, "hello");
-    let identity = shared.authenticator.authenticate(&token).await.map_err(|rejection| {
+    let identity = shared.authenticator.authenticate(&token, peer.ip()).await.map_err(|rejection| {
         metrics.rejected(rejection);
         if let Some(suppressed) = log_limit::permit(&peer.ip().to_string()) {
             info!(%peer, reason = rejection.label(), suppressed, "rejected the token of an agent");

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
+use jobset_stream::rate::TokenBucket;
 use tokio::time::Instant;
 
-use crate::limits::{HELLO_BURST, HELLO_RATE, TokenBucket};
+use crate::limits::{HELLO_BURST, HELLO_RATE};
 
 /// Least number of Pods at which those that have been quiet are looked for.
 const LEAST_SWEEP: usize = 1024;

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use jobset_program::server::{self, places::Size};
-use tokio::time::Instant;
 
 /// How long a connection has for its TLS handshake, and then for the hello: as long as an agent waits for a relay.
 pub const HANDSHAKE_TIME: Duration = jobset_stream::HANDSHAKE_TIME;
@@ -43,11 +42,12 @@ pub const KEPT_TEXTS: usize = 16 << 20;
 pub const NAME_BYTES: usize = 253;
 /// Longest nonce.
 pub const NONCE_BYTES: usize = 64;
-/// Agents that wait for the keys of tokens to be read again.
+/// Agents that wait for the keys of tokens to be read again. One IPv4 address or IPv6 /64 has a quarter of the places at most; where all
+/// are taken, the oldest of that which holds most makes room.
 pub const KEY_QUEUE: usize = 1024;
 /// Token reviews in a second, and at once.
 pub const REVIEW_RATE: f64 = 10.0;
-/// Token reviews that wait.
+/// Token reviews that wait. Their places are shared out in the same way.
 pub const REVIEW_QUEUE: usize = 64;
 /// How long a token review may take, with its wait.
 pub const REVIEW_TIME: Duration = Duration::from_secs(10);
@@ -117,72 +117,5 @@ impl Limit {
             Self::Queue => "queue",
             Self::Controllers => "controllers",
         }
-    }
-}
-
-/// Permits a rate, and a number at once.
-#[derive(Clone, Copy, Debug)]
-pub struct TokenBucket {
-    tokens: f64,
-    at: Instant,
-}
-
-impl TokenBucket {
-    /// A full bucket.
-    pub fn full(burst: f64, now: Instant) -> Self {
-        Self { tokens: burst, at: now }
-    }
-
-    /// Takes one token if there is one.
-    pub fn take(&mut self, rate: f64, burst: f64, now: Instant) -> bool {
-        self.fill(rate, burst, now);
-        let has_one = self.tokens >= 1.0;
-        if has_one {
-            self.tokens -= 1.0;
-        }
-        has_one
-    }
-
-    /// Takes one token, and says how long to wait until it is there.
-    pub fn reserve(&mut self, rate: f64, burst: f64, now: Instant) -> Duration {
-        self.fill(rate, burst, now);
-        self.tokens -= 1.0;
-        Duration::from_secs_f64((-self.tokens / rate).max(0.0))
-    }
-
-    /// Whether nothing was taken for long.
-    pub fn is_full(&mut self, rate: f64, burst: f64, now: Instant) -> bool {
-        self.fill(rate, burst, now);
-        self.tokens >= burst
-    }
-
-    fn fill(&mut self, rate: f64, burst: f64, now: Instant) {
-        let elapsed = now.saturating_duration_since(self.at).as_secs_f64();
-        self.tokens = (self.tokens + elapsed * rate).min(burst);
-        self.at = now;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bucket_permits_burst_then_rate() {
-        let now = Instant::now();
-        let mut bucket = TokenBucket::full(MESSAGE_BURST, now);
-        let mut taken = |at| (0..100).filter(|_| bucket.take(MESSAGE_RATE, MESSAGE_BURST, at)).count();
-        assert_eq!(taken(now), 20);
-        assert_eq!(taken(now + Duration::from_millis(510)), 5);
-        assert_eq!(taken(now + Duration::from_mins(1)), 20);
-    }
-
-    #[test]
-    fn reservations_wait_in_turn() {
-        let now = Instant::now();
-        let mut bucket = TokenBucket::full(1.0, now);
-        let waits: Vec<_> = (0..3).map(|_| bucket.reserve(10.0, 1.0, now).as_millis()).collect();
-        assert_eq!(waits, [0, 100, 200]);
-        assert_eq!(bucket.reserve(10.0, 1.0, now + Duration::from_secs(9)), Duration::ZERO);
     }
 }

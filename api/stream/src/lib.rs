@@ -13,10 +13,12 @@
 //! - An agent that has just started ignores every epoch until a signed answer names the nonce of its hello. The answer comes from
 //!   a consistent read of the JobSet that began after the hello had arrived.
 //!
-//! [`message`] has the messages, [`frame`] puts them on a connection, and [`tls`] reads certificates and sets up TLS.
+//! [`message`] has the messages, [`frame`] puts them on a connection, [`rate`] bounds their number, and [`tls`] reads
+//! certificates and sets up TLS.
 
 pub mod frame;
 pub mod message;
+pub mod rate;
 pub mod signature;
 pub mod tls;
 

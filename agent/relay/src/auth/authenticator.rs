@@ -1,5 +1,6 @@
 //! Reads the published keys, and asks the API server about tokens that they do not tell of.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -10,13 +11,12 @@ use jobset_program::lock;
 use k8s_openapi::api::authentication::v1::TokenReview;
 use kube::api::PostParams;
 use kube::{Api, Client};
-use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
 use super::review::{self, Memory};
+use super::turns::{Places, Reviews};
 use super::{AgentIdentity, KeySet, Rejection, Verdict, judge};
-use crate::limits::{KEY_QUEUE, REVIEW_QUEUE, REVIEW_RATE, REVIEW_TIME, TokenBucket};
 
 /// How often the keys are read.
 const INTERVAL: Duration = Duration::from_mins(5);
@@ -37,12 +37,11 @@ pub struct Authenticator {
     /// When the keys were last asked for.
     asked: tokio::sync::Mutex<Option<Instant>>,
     /// Places of those whose key is unknown.
-    strangers: Semaphore,
-    /// Places of those whose token is reviewed.
-    waiting: Semaphore,
-    rate: Mutex<TokenBucket>,
+    strangers: Places,
+    reviews: Reviews,
     memory: Mutex<Memory>,
-    reviews: AtomicBool,
+    /// Whether the API server has reviewed a token.
+    has_reviewed: AtomicBool,
 }
 
 impl Authenticator {
@@ -52,17 +51,16 @@ impl Authenticator {
             client: Api::all(client),
             keys: ArcSwapOption::empty(),
             asked: tokio::sync::Mutex::new(None),
-            strangers: Semaphore::new(KEY_QUEUE),
-            waiting: Semaphore::new(REVIEW_QUEUE),
-            rate: Mutex::new(TokenBucket::full(REVIEW_RATE, Instant::now())),
+            strangers: Places::of_strangers(),
+            reviews: Reviews::new(),
             memory: Mutex::default(),
-            reviews: AtomicBool::new(false),
+            has_reviewed: AtomicBool::new(false),
         }
     }
 
     /// Whether agents can be told by keys, or by reviews.
     pub fn is_ready(&self) -> bool {
-        self.keys.load().is_some() || self.reviews.load(Ordering::Relaxed)
+        self.keys.load().is_some() || self.has_reviewed.load(Ordering::Relaxed)
     }
 
     /// Reads the keys, now and every few minutes.
@@ -87,23 +85,23 @@ impl Authenticator {
         self.refresh(&mut asked).await
     }
 
-    /// Whose token this is.
+    /// Whose token this is, which came from this address.
     ///
     /// # Errors
     /// It is not valid for relays, or that cannot be found out.
-    pub async fn authenticate(&self, token: &str) -> Result<AgentIdentity, Rejection> {
+    pub async fn authenticate(&self, token: &str, address: IpAddr) -> Result<AgentIdentity, Rejection> {
         let mut verdict = judge(self.keys.load().as_deref(), token, now());
         if matches!(verdict, Verdict::Unknown { .. }) {
             if let Some(reviewed) = self.memory().recall(token, now()) {
                 return reviewed;
             }
-            self.refresh_for_unknown_key().await?;
+            self.strangers.hold(address, self.refresh_for_unknown_key()).await?;
             verdict = judge(self.keys.load().as_deref(), token, now());
         }
         match verdict {
             Verdict::Accepted(identity) => Ok(identity),
             Verdict::Rejected(rejection) => Err(rejection),
-            Verdict::Unknown { expires } => self.review(token, expires).await,
+            Verdict::Unknown { expires } => self.reviews.review(address, self.review(token, expires)).await,
         }
     }
 
@@ -112,16 +110,6 @@ impl Authenticator {
     }
 
     async fn review(&self, token: &str, expires: i64) -> Result<AgentIdentity, Rejection> {
-        let _waiting = self.waiting.try_acquire().map_err(|_| Rejection::Busy)?;
-        timeout(REVIEW_TIME, self.review_in_turn(token, expires)).await.unwrap_or(Err(Rejection::Busy))
-    }
-
-    async fn review_in_turn(&self, token: &str, expires: i64) -> Result<AgentIdentity, Rejection> {
-        let wait = {
-            let mut rate = lock(&self.rate);
-            rate.reserve(REVIEW_RATE, REVIEW_RATE, Instant::now())
-        };
-        sleep(wait).await;
         let result = match self.ask(token).await {
             Ok(answer) => review::answer(answer.status.unwrap_or_default(), expires),
             Err(error) => {
@@ -137,7 +125,7 @@ impl Authenticator {
 
     async fn ask(&self, token: &str) -> Result<TokenReview, kube::Error> {
         let answer = self.client.create(&PostParams::default(), &review::question(token)).await?;
-        self.reviews.store(true, Ordering::Relaxed);
+        self.has_reviewed.store(true, Ordering::Relaxed);
         Ok(answer)
     }
 
@@ -149,8 +137,7 @@ impl Authenticator {
     }
 
     /// Reads the keys again, unless that was tried a moment ago. One attempt serves all that wait.
-    async fn refresh_for_unknown_key(&self) -> Result<(), Rejection> {
-        let _waiting = self.strangers.try_acquire().map_err(|_| Rejection::Busy)?;
+    async fn refresh_for_unknown_key(&self) {
         let mut asked = self.asked.lock().await;
         if asked.is_none_or(|asked| asked.elapsed() >= REFRESH_PAUSE)
             && let Err(error) = self.refresh(&mut asked).await
@@ -158,7 +145,6 @@ impl Authenticator {
         {
             warn!(%error, suppressed, "cannot read the keys of ServiceAccount tokens");
         }
-        Ok(())
     }
 
     async fn refresh(&self, asked: &mut Option<Instant>) -> anyhow::Result<()> {

@@ -6,6 +6,7 @@
 pub mod authenticator;
 mod keys;
 pub mod review;
+mod turns;
 mod verifier;
 
 use base64::Engine as _;
