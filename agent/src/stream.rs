@@ -12,6 +12,7 @@ use std::time::Duration;
 use jobset_protocol::agent::{RELAY_CA, RELAY_TOKEN};
 use jobset_stream::frame::{Reader, Writer};
 use jobset_stream::message::{FromAgent, Nonce, Report, ToAgent};
+use jobset_stream::rate::TokenBucket;
 use jobset_stream::signature::{LeaderCertificate, SignatureError};
 use jobset_stream::tls::{Authorities, TlsError, provider};
 use jobset_stream::{AGENT_FRAME, SILENCE};
@@ -38,6 +39,11 @@ const HANDSHAKE_TIMEOUT: Duration = jobset_stream::HANDSHAKE_TIME;
 const LONGEST_LIFE: Duration = Duration::from_hours(1);
 /// How often the file with the CA is looked at.
 const LOOK: Duration = Duration::from_secs(5);
+/// Messages of a relay in a second. A leader says far less about one JobSet. Each costs the node of the worker the check of a signature,
+/// and a relay can repeat what was signed once.
+const MESSAGE_RATE: f64 = 20.0;
+/// Messages of a relay at once, as those that have waited for an agent that was stopped.
+const MESSAGE_BURST: f64 = 200.0;
 /// Longest first wait before another connection, and longest wait of all. The wait is drawn from zero to that.
 const RECONNECT_FIRST: Duration = Duration::from_secs(1);
 const RECONNECT_CAP: Duration = Duration::from_mins(1);
@@ -113,6 +119,8 @@ pub enum StreamError {
     NoLeader,
     #[error("the system has no random numbers")]
     Random,
+    #[error("the relay sends more than {MESSAGE_RATE} messages a second")]
+    Flood,
     #[error("the CA of the relays has been replaced")]
     AuthoritiesReplaced,
     #[error("the connection is old")]
@@ -198,6 +206,7 @@ async fn converse(
     let mut leader = None;
     let end = Instant::now() + LONGEST_LIFE.mul_f64(1.0 - fastrand::f64() / 4.0);
     let mut looks = interval(LOOK);
+    let mut rate = TokenBucket::full(MESSAGE_BURST, Instant::now());
     loop {
         let message = tokio::select! {
             message = timeout_at(liveness.deadline().into(), reader.next::<ToAgent>()) => message,
@@ -219,7 +228,11 @@ async fn converse(
             }
             () = sleep_until(end) => return Err(StreamError::Old),
         };
-        match message.map_err(|_| StreamError::Silence)??.ok_or(StreamError::Closed)? {
+        let message = message.map_err(|_| StreamError::Silence)??.ok_or(StreamError::Closed)?;
+        if !rate.take(MESSAGE_RATE, MESSAGE_BURST, Instant::now()) {
+            return Err(StreamError::Flood);
+        }
+        match message {
             ToAgent::Leader(chain) => {
                 let known = LeaderCertificate::verify(&chain, &authorities, &relay.leader);
                 // The CA may have been replaced since this connection began.

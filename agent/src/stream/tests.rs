@@ -189,6 +189,24 @@ async fn forged_statement_is_not_heard_and_ends_the_connection(
     assert_eq!(inputs.recv().await, Some(ChannelInput::Disconnected));
 }
 
+/// What the leader has signed once stays valid, and each copy would cost the check of its signature.
+#[tokio::test]
+async fn relay_that_repeats_a_statement_without_end_is_left() {
+    let relay = TestRelay::start().await;
+    let (_present, mut inputs) = relay.client();
+    let mut connection = relay.answer(&mut inputs).await;
+    let repeated = ToAgent::Signed(relay.signer().sign(&Statement::broadcast(2, group(5))).unwrap());
+    let replay = async { while connection.writer.send(&repeated).await.is_ok() {} };
+    let mut heard = 0;
+    let listen = async {
+        while let Some(ChannelInput::Statement { .. }) = inputs.recv().await {
+            heard += 1;
+        }
+    };
+    tokio::join!(replay, listen);
+    assert!(f64::from(heard) < 2.0 * MESSAGE_BURST, "{heard}");
+}
+
 #[tokio::test]
 async fn relay_of_another_ca_gets_no_token() {
     let (relay, other) = (TestRelay::start().await, TestRelay::start().await);
