@@ -31,7 +31,9 @@ fn finding(facts: &Facts, node: &str, tally: &NodeTally) -> Option<Finding> {
     let advice = if in_place {
         let (name, key) = (facts.jobset.name_any(), labels::MOVE_AFTER_FAILURES);
         let command = facts.kubectl(&format!("annotate jobset {name} {key}=2"));
-        format!("{see} To move Pods away after the second failure, run `{command}`.")
+        format!(
+            "{see} To move Pods away after the second failure, whatever --move-after-failures of the controller says, run `{command}`."
+        )
     } else {
         format!("{see} If it is bad, cordon it: the next Pods go elsewhere.")
     };
