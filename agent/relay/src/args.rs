@@ -34,7 +34,8 @@ pub struct Args {
     #[arg(long, value_name = "IP:PORT", default_value_t = any(8081))]
     pub health_listen: SocketAddr,
 
-    /// Most connected agents, at most 100000. An agent that is rejected restarts by its watch on the API server.
+    /// Most connected agents, at most 100000. An agent that is rejected restarts by its watch on the API server. A relay serves fewer where
+    /// its memory limit is too low: an agent may take 54 kB, and the relay 64 MB beside them.
     #[arg(long, value_name = "NUMBER", default_value = "20000", value_parser = agents)]
     pub max_connections: NonZeroUsize,
 

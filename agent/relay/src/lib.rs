@@ -20,6 +20,7 @@ mod health;
 mod hellos;
 pub mod hub;
 pub mod limits;
+pub mod memory;
 pub mod metrics;
 pub mod run;
 mod shared;

@@ -22,7 +22,7 @@ use crate::hub::{Capacity, Hub};
 use crate::metrics::Metrics;
 use crate::shared::Shared;
 use crate::tls::CurrentTls;
-use crate::{files, health, limits};
+use crate::{files, health, limits, memory};
 
 /// The relay with its ports open and nothing served yet.
 #[derive(Debug)]
@@ -64,10 +64,10 @@ impl Relay {
         let controller_name = args.controller_name();
         let identity = Identity::follow(args.cert_dir).context("no certificate for TLS (--cert-dir)")?;
         let agents_tls = CurrentTls::new(identity.clone(), Identity::server)?;
-        files::raise_limit(args.max_connections.get());
+        let max_connections = memory::lowered(args.max_connections).get();
+        files::raise_limit(max_connections);
         let registry = Registry::new();
-        let capacity =
-            Capacity { agents: args.max_connections.get(), of_namespace: args.max_connections_per_namespace.get() };
+        let capacity = Capacity { agents: max_connections, of_namespace: args.max_connections_per_namespace.get() };
         let metrics = Metrics::register(&registry)?;
         let shared = Arc::new(Shared::new(Hub::new(capacity), Authenticator::new(client), metrics, stop.clone()));
         let pulse = Pulse::new();

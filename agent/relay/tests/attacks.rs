@@ -6,6 +6,8 @@ use anyhow::{Context as _, Result};
 use futures::future::{join_all, try_join_all};
 use jobset_harness::wait::{self, Check};
 use jobset_relay::limits::{UNAUTHENTICATED, UNAUTHENTICATED_OF_ADDRESS};
+use jobset_relay::memory::OF_AGENT;
+use jobset_stream::AGENT_FRAME;
 use jobset_stream::message::{AgentEventKind, FromAgent, Report, ToAgent};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
@@ -158,6 +160,36 @@ async fn half_a_record_after_the_hello_ends_the_connection() -> Result<()> {
     stream.get_mut().0.write_all(&half).await?;
     closed(&mut stream).await?;
     relay.wait_for_metric(&refused("frame"), 1).await
+}
+
+/// Agents that hold as much memory as they can.
+#[tokio::test]
+async fn half_frames_and_records_hold_no_more_than_counted() -> Result<()> {
+    const AGENTS: u64 = 200;
+    let (relay, space) = (TestRelay::start(&[]).await?, Space::new("attack-memory").await?);
+    let (silent, read) = (TestAgent::silent(&relay).await?, r#"jobset_relay_bytes_total{direction="from_agent"}"#);
+    let tokens = try_join_all((0..AGENTS).map(|number| space.agent_token_of(number as usize))).await?;
+    let (memory, before) = (relay.memory().await?, relay.metric(read).await?);
+    let frame = [&u32::try_from(AGENT_FRAME)?.to_be_bytes()[..], &[b' '; AGENT_FRAME - 1]].concat();
+    let half_record = [&[23, 3, 3, 0x40, 0][..], &[0; (1 << 14) - 1]].concat();
+    let mut connections = Vec::new();
+    for token in tokens {
+        let mut stream = connect(&relay).await?;
+        let hello = serde_json::to_vec(&silent.hello(&token, "train", None))?;
+        send_raw(&mut stream, &[&u32::try_from(hello.len())?.to_be_bytes()[..], &hello, &frame].concat()).await?;
+        stream.get_mut().0.write_all(&half_record).await?;
+        connections.push(stream);
+    }
+    relay.wait_for_metric("jobset_relay_connected_agents", AGENTS).await?;
+    wait::until_met(LIMIT, "all bytes to be read", || async {
+        let bytes = relay.metric(read).await? - before;
+        let sent = AGENTS * (frame.len() + half_record.len()) as u64;
+        Ok(if bytes > sent { Check::Met(()) } else { Check::Unmet(bytes.to_string()) })
+    })
+    .await?;
+    let each = relay.memory().await?.saturating_sub(memory) / AGENTS;
+    assert!((2 * AGENT_FRAME as u64..=OF_AGENT).contains(&each), "{each} bytes each");
+    Ok(())
 }
 
 /// Its machine is gone, and nobody closes the connection.

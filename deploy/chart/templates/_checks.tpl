@@ -47,21 +47,35 @@
 
 {{/* A quantity as a number, as in 1Gi, 512M, 100m or 1e9. */}}
 {{- define "jobset.number" -}}
-{{- $units := dict "m" 0.001 "" 1.0 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 "Ti" 1099511627776.0 -}}
+{{- $units := dict "m" 0.001 "" 1.0 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "E" 1e18 -}}
+{{- $units = merge $units (dict "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 "Ti" 1099511627776.0 "Pi" 1125899906842624.0 "Ei" 1152921504606846976.0) -}}
 {{- $text := toString . -}}
-{{- $unit := regexFind "(m|k|M|G|T|Ki|Mi|Gi|Ti)$" $text -}}
+{{- $unit := regexFind "(m|[kMGTPE]|[KMGTPE]i)$" $text -}}
 {{- printf "%.3f" (mulf (trimSuffix $unit $text | float64) (get $units $unit)) -}}
 {{- end }}
 
-{{/* A relay with more agents than its limit of memory holds would be killed again and again, with all its connections. An agent takes 22 kB
-     while thousands connect at once; the rest is for what waits to be sent. */}}
+{{/* A relay with more agents than its limit of memory holds would be killed again and again, with all its connections. The relay
+     then serves fewer agents than are asked for, and here is where that is said. An agent takes 22 kB while thousands connect at once, and
+     at most 54 kB if it means harm; the rest is for the program and what waits to be sent. */}}
 {{- define "jobset.check-connections" -}}
 {{- $limit := dig "limits" "memory" "" (.resources | default dict) -}}
 {{- if $limit -}}
-{{- $most := divf (subf (include "jobset.number" $limit | float64) 64e6) 30e3 | floor | maxf 0.0 -}}
+{{- $most := divf (subf (include "jobset.number" $limit | float64) 64e6) 54e3 | floor | maxf 0.0 -}}
 {{- if gt (float64 .maxConnections) $most -}}
-{{- fail (printf "stream.relay.maxConnections %.0f is more than stream.relay.resources.limits.memory %v holds, which is %.0f: an agent takes 30 kB, and a relay 64 MB beside them" (float64 .maxConnections) $limit $most) -}}
+{{- fail (printf "stream.relay.maxConnections %.0f is more than stream.relay.resources.limits.memory %v holds, which is %.0f: an agent may take 54 kB, and a relay 64 MB beside them" (float64 .maxConnections) $limit $most) -}}
 {{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* A program must not hold the key of another: a relay with that of the controller could speak for it to all agents. */}}
+{{- define "jobset.check-mounted" -}}
+{{- $paths := dict -}}
+{{- range $field := list "secretName" "relaySecretName" "controllerSecretName" -}}
+{{- $name := get $.Values.certificates.mounted $field -}}
+{{- if and $name (hasKey $paths $name) -}}
+{{- fail (printf "certificates.mounted.%s must not name the same Secret as certificates.mounted.%s, which is %s: each program needs a key of its own" $field (get $paths $name) $name) -}}
+{{- end -}}
+{{- $paths = set $paths $name $field -}}
 {{- end -}}
 {{- end }}
 

@@ -24,6 +24,16 @@ use super::render::{NAMESPACE, render};
     "certificates.source=mounted,certificates.mounted.secretName=a,certificates.mounted.relaySecretName=b",
     "certificates.mounted.controllerSecretName must name a Secret"
 )]
+#[case::secret_of_relay_and_controller(
+    "certificates.source=mounted,certificates.mounted.secretName=a,certificates.mounted.relaySecretName=b,\
+     certificates.mounted.controllerSecretName=b",
+    "controllerSecretName must not name the same Secret as certificates.mounted.relaySecretName, which is b"
+)]
+#[case::secret_of_webhook_and_relay(
+    "certificates.source=mounted,certificates.mounted.secretName=a,certificates.mounted.relaySecretName=a,\
+     certificates.mounted.controllerSecretName=b",
+    "relaySecretName must not name the same Secret as certificates.mounted.secretName, which is a"
+)]
 #[case::issuer_of_the_chart(
     "certificates.source=cert-manager,certificates.certManager.issuerRef.name=jobset-webhook-ca",
     "issuerRef names the Issuer jobset-webhook-ca, which the agent stream needs for itself"

@@ -338,7 +338,7 @@ fn webhooks(objects: &Objects) -> Vec<&Value> {
 #[case::stream(&["featureGates.InPlaceRestart=true"])]
 #[case::stream_issuer(&[
     "certificates.source=cert-manager", "stream.relay.replicas=3", "stream.relay.maxConnections=100000",
-    "stream.relay.resources.limits.memory=3Gi",
+    "stream.relay.resources.limits.memory=6Gi",
     "stream.relay.priorityClassName=system-node-critical", "stream.relay.affinity.nodeAffinity.a=b",
     "webhook.ports.https=10443",
 ])]

@@ -1,10 +1,10 @@
 //! What `stream.enabled` adds to the chart, and what it refuses.
 
 use anyhow::Result;
-use jobset_harness::ControlPlane;
 use jobset_harness::admission::apply;
 use jobset_harness::chart::{Chart, Objects};
 use jobset_harness::programs::Helm;
+use jobset_harness::{ControlPlane, paths};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -110,11 +110,11 @@ async fn certificates_of_stream_come_from_own_issuer_alone(#[case] issuer: &[&st
 
 /// With a limit of memory that holds so many agents, and with one more.
 #[rstest]
-#[case("1Gi", 33_658)]
-#[case("512Mi", 15_762)]
-#[case("1G", 31_200)]
-#[case("1.5Gi", 51_553)]
-#[case("900000000", 27_866)]
+#[case("1Gi", 18_698)]
+#[case("512Mi", 8756)]
+#[case("1G", 17_333)]
+#[case("1.5Gi", 28_640)]
+#[case("900000000", 15_481)]
 #[tokio::test]
 async fn connections_above_memory_limit_are_rejected(#[case] limit: &str, #[case] most: u32) -> Result<()> {
     let chart = Chart::new(Helm::V4).await?;
@@ -130,10 +130,65 @@ async fn connections_above_memory_limit_are_rejected(#[case] limit: &str, #[case
     Ok(())
 }
 
+/// All units of Kubernetes, and both forms of an exponent.
+#[rstest]
+#[tokio::test]
+async fn memory_limit_may_have_any_unit(
+    #[values(
+        "4503599627370496m",
+        "1e12",
+        "1E12",
+        "1000000000k",
+        "1000000M",
+        "1000G",
+        "1T",
+        "1P",
+        "1E",
+        "1Ti",
+        "1Pi",
+        "1Ei"
+    )]
+    limit: &str,
+) -> Result<()> {
+    let memory = format!("stream.relay.resources.limits.memory={limit}");
+    render(NAMESPACE, &["--set-string", &memory, "--set", "stream.relay.maxConnections=80000"]).await.map(drop)
+}
+
 #[tokio::test]
 async fn relay_without_memory_limit_may_have_any_connections() -> Result<()> {
     let values = "stream.relay.resources.limits=null,stream.relay.maxConnections=100000";
     render(NAMESPACE, &["--set", values]).await.map(drop)
+}
+
+/// The commands of the page delete what the component leaves out, and nothing else: `kubectl apply` deletes nothing.
+#[rstest]
+#[case::own_certificates("self")]
+#[case::cert_manager("cert-manager")]
+#[tokio::test]
+async fn commands_that_switch_off_delete_what_is_left_out(#[case] source: &str) -> Result<()> {
+    let source = format!("certificates.source={source}");
+    let with = render(NAMESPACE, &["--set", &source]).await?;
+    let without = render(NAMESPACE, &["--set", &source, "--set", "stream.enabled=false"]).await?;
+    let page = std::fs::read_to_string(paths::workspace().join("docs/src/agent-stream.md"))?;
+    let deletes: Vec<&str> =
+        page.lines().filter(|line| line.starts_with("kubectl ") && line.contains(" delete ")).collect();
+    assert!(deletes.len() > 4, "{deletes:?}");
+    for ((kind, namespace, name), object) in &with {
+        let is_left_out = !without.contains_key(&of(kind, namespace, name));
+        let is_deleted = deletes.iter().any(|delete| {
+            let (before, what) = delete.split_once(" delete ").unwrap_or_default();
+            let (kinds, which) = what.split_once(' ').unwrap_or_default();
+            let kind = if kind == "PodDisruptionBudget" { "pdb".to_owned() } else { kind.to_lowercase() };
+            let label = object["metadata"]["labels"]["app.kubernetes.io/name"].as_str().unwrap_or_default();
+            let is_selected = match which.strip_prefix("-l app.kubernetes.io/name=") {
+                Some(selected) => selected == label,
+                None => which.split(' ').any(|it| it == name),
+            };
+            before.contains(" -n ") != namespace.is_empty() && kinds.split(',').any(|it| it == kind) && is_selected
+        });
+        assert_eq!(is_deleted, is_left_out, "{kind} {name}: {deletes:#?}");
+    }
+    Ok(())
 }
 
 /// Peers of all egress: relays, and the API server where it is known.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 const ALL_ON: &str =
     r#"metrics={"serviceMonitor":{"enabled":true},"rules":{"enabled":true},"dashboard":{"enabled":true}}"#;
 const CERT_MANAGER: &str = r#"certificates.source="cert-manager""#;
-const MOUNTED: &str = r#"certificates={"source":"mounted","mounted":{"secretName":"before","relaySecretName":"before","controllerSecretName":"before"}}"#;
+const MOUNTED: &str = r#"certificates={"source":"mounted","mounted":{"secretName":"before","relaySecretName":"before-relay","controllerSecretName":"before-controller"}}"#;
 
 /// Values by path, with another one that is as good. Those that are not here are changed by their kind.
 fn special(path: &str) -> Option<Value> {
