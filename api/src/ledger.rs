@@ -29,6 +29,9 @@ pub struct Ledger {
     /// milliseconds are the sums of the buckets.
     #[serde(default)]
     pub milliseconds: LedgerTimes,
+    /// lastAddition is what the last write has added to a sum: the first of what is taken back if the clock of the leader was ahead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_addition: Option<LedgerAddition>,
     /// redoneMilliseconds is the part of the running time whose steps a restart lost, so that they are done again. It is estimated
     /// from the steps and the time of their epoch.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -91,6 +94,21 @@ pub struct LedgerTimes {
     #[serde(skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0))]
     pub waiting: i64,
+}
+
+/// What a write has added to the sum of a bucket.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LedgerAddition {
+    /// bucket is the one whose sum has grown.
+    pub bucket: LedgerBucket,
+    /// milliseconds is by how much.
+    #[schemars(range(min = 0))]
+    pub milliseconds: i64,
+    /// Fields of a later release, which come back as they are.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub later: LaterFields,
 }
 
 impl Ledger {

@@ -58,7 +58,7 @@ pub use budget::{RestartBudget, Scope};
 pub use job_template::{JobTemplate, JobTemplateSpec, PodFailurePolicy, PodFailurePolicyRule};
 pub use jobset::{Coordinator, DependsOn, DependsOnStatus, JobSet, JobSetSpec, Network, ReplicatedJob};
 pub use jobset_protocol::{GROUP, LEASE, VERSION, epoch, labels};
-pub use ledger::{Ledger, LedgerBucket, LedgerTimes};
+pub use ledger::{Ledger, LedgerAddition, LedgerBucket, LedgerTimes};
 pub use limits::JobSetLimits;
 pub use nodes::{AvoidNodes, AvoidedNode, LeaveCordoned, NodeStrike};
 pub use policy::{

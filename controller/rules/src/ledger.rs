@@ -3,7 +3,10 @@
 //! It is written with other changes of the status, and is never a reason to write. Between two writes, time belongs to the bucket of
 //! the first one. The sums and the time since the last write are the life of the JobSet, whichever leader wrote them.
 
-use jobset_api::{JobSetStatus, LaterFields, Ledger, LedgerBucket, LedgerTimes, conditions};
+use jobset_api::{
+    JobSetStatus, LaterFields, Ledger, LedgerAddition, LedgerBucket, LedgerTimes, ReplicatedJob, StartupPolicyOrder,
+    conditions,
+};
 use jobset_store::pods::JobPods;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -45,6 +48,7 @@ fn begin(stored: &JobSetStatus, created: Option<Timestamp>, is_suspended: bool, 
         bucket: if is_suspended { LedgerBucket::Suspended } else { LedgerBucket::Scheduling },
         since: backoff::micro_time(since),
         milliseconds: LedgerTimes::default(),
+        last_addition: None,
         redone_milliseconds: 0,
         redone_steps: 0,
         later: LaterFields::new(),
@@ -68,32 +72,42 @@ fn change(
 
 /// Adds the time up to now to the bucket; that since the change to the other one.
 ///
-/// A clock that has gone back, or that of a leader before was ahead: the surplus goes from the largest sum. `since` moves by what is
-/// counted, so that no fraction of a millisecond gets lost.
+/// A clock that has gone back, or that of a leader before was ahead: the surplus goes from what the last write has added, which has it if
+/// that leader has written once, and else from the largest sum. `since` moves by what is counted, so that no fraction of a millisecond
+/// gets lost.
 fn advance(ledger: &mut Ledger, now: Timestamp, change: Option<(LedgerBucket, Timestamp)>) {
     let MicroTime(since) = ledger.since;
     let elapsed = milliseconds(since, now);
     let counted = if elapsed >= 0 {
         let (other, later) = change
             .map_or((ledger.bucket, 0), |(bucket, changed)| (bucket, milliseconds(changed.clamp(since, now), now)));
-        for (bucket, part) in [(other, later), (ledger.bucket, elapsed - later)] {
+        let parts = [(other, later), (ledger.bucket, elapsed - later)];
+        for (bucket, part) in parts {
             if let Some(time) = ledger.milliseconds.of_mut(bucket) {
                 *time = time.saturating_add(part);
             }
         }
+        let largest = parts.into_iter().max_by_key(|(_, part)| *part).filter(|(_, part)| *part > 0);
+        if let Some((bucket, milliseconds)) = largest {
+            ledger.last_addition = Some(LedgerAddition { bucket, milliseconds, later: LaterFields::new() });
+        }
         elapsed
     } else {
-        take_back(&mut ledger.milliseconds, elapsed)
+        let last = ledger.last_addition.take();
+        let from_last =
+            last.map_or(0, |last| take_back(&mut ledger.milliseconds, last.bucket, elapsed.max(-last.milliseconds)));
+        let largest = LedgerBucket::TIMED.into_iter().max_by_key(|bucket| ledger.milliseconds.of(*bucket));
+        let left = elapsed - from_last;
+        from_last + largest.map_or(0, |largest| take_back(&mut ledger.milliseconds, largest, left))
     };
     let since = since.saturating_add(SignedDuration::from_millis(counted)).unwrap_or(now);
     ledger.since = backoff::micro_time(since);
 }
 
-/// Takes a surplus from the largest sum, which is never less than zero. Returns the change.
-fn take_back(times: &mut LedgerTimes, surplus: i64) -> i64 {
-    let largest = LedgerBucket::TIMED.into_iter().max_by_key(|bucket| times.of(*bucket));
-    let Some(time) = largest.and_then(|bucket| times.of_mut(bucket)) else { return 0 };
-    let change = surplus.max(-*time);
+/// Takes a surplus from a sum, which is never less than zero. Returns the change.
+fn take_back(times: &mut LedgerTimes, bucket: LedgerBucket, surplus: i64) -> i64 {
+    let Some(time) = times.of_mut(bucket) else { return 0 };
+    let change = surplus.max(-*time).min(0);
     *time += change;
     change
 }
@@ -132,16 +146,21 @@ fn runs(reconciliation: &Reconciliation<'_>) -> bool {
 
 /// Whether all Jobs exist but those of replicatedJobs that wait for others (`dependsOn`).
 fn has_its_jobs(reconciliation: &Reconciliation<'_>) -> bool {
-    let groups = reconciliation.groups().iter().enumerate();
-    let mut present = groups.map(|(place, group)| (group, reconciliation.jobs_of(place).len()));
-    let are_there = present.all(|(group, jobs)| {
-        let waits = jobs == 0 && !group.depends_on.is_empty();
-        waits || i64::try_from(jobs).is_ok_and(|jobs| jobs >= i64::from(group.replicas()))
+    has_jobs_but(reconciliation, |_, group| !group.depends_on.is_empty())
+}
+
+/// Whether all Jobs exist but those of replicatedJobs of which this is true and none exists.
+fn has_jobs_but(reconciliation: &Reconciliation<'_>, waits: impl Fn(usize, &ReplicatedJob) -> bool) -> bool {
+    let mut groups = reconciliation.groups().iter().enumerate();
+    let are_there = groups.all(|(place, group)| {
+        let jobs = reconciliation.jobs_of(place).len();
+        jobs == 0 && waits(place, group) || i64::try_from(jobs).is_ok_and(|jobs| jobs >= i64::from(group.replicas()))
     });
     are_there && !reconciliation.current.is_empty()
 }
 
-/// Whether all Pods exist and have a node.
+/// Whether all Pods exist and have a node. Those of a replicatedJob whose turn has not come (`startupPolicy`) wait for workers to start,
+/// not for nodes.
 fn is_placed(reconciliation: &Reconciliation<'_>) -> bool {
     let is_placed = |current: &Current<'_>| {
         let pods = current.pods.into_iter().flat_map(JobPods::all);
@@ -149,7 +168,11 @@ fn is_placed(reconciliation: &Reconciliation<'_>) -> bool {
         let open = i64::from(current.job.pods).saturating_sub(current.job.done_count());
         i64::try_from(placed).is_ok_and(|placed| placed >= open)
     };
-    has_its_jobs(reconciliation) && reconciliation.current.iter().all(|current| current.is_over() || is_placed(current))
+    let policy = reconciliation.observed.jobset.spec.startup_policy.as_ref();
+    let in_order = policy.is_some_and(|policy| policy.startup_policy_order == StartupPolicyOrder::InOrder);
+    let waits = |place: usize, group: &ReplicatedJob| !group.depends_on.is_empty() || in_order && place > 0;
+    has_jobs_but(reconciliation, waits)
+        && reconciliation.current.iter().all(|current| current.is_over() || is_placed(current))
 }
 
 /// When the last Pod got its address, which it does on its node.

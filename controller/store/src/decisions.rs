@@ -53,6 +53,7 @@ mod tests {
             bucket,
             since,
             milliseconds: LedgerTimes::default(),
+            last_addition: None,
             redone_milliseconds: 0,
             redone_steps: 0,
             later: LaterFields::new(),

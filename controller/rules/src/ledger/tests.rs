@@ -25,6 +25,22 @@ fn sums_follow_the_clock_and_are_never_negative(#[case] now: i64, #[case] sums: 
     assert_eq!(([scheduling, running], ledger.since.0), (sums, at(since)));
 }
 
+/// A leader that was an hour ahead has written while the group waited, and another one follows a minute later.
+#[rstest]
+#[case::what_the_last_write_added(Some((LedgerBucket::Waiting, 3_605_000)), [7_200_000, 65_000])]
+#[case::no_more_than_it_added(Some((LedgerBucket::Waiting, 5_000)), [3_665_000, 3_600_000])]
+#[case::written_by_the_release_before(None, [3_660_000, 3_605_000])]
+fn surplus_goes_from_the_last_addition_first(#[case] last: Option<(LedgerBucket, i64)>, #[case] sums: [i64; 2]) {
+    let milliseconds = LedgerTimes { running: 7_200_000, waiting: 3_605_000, ..LedgerTimes::default() };
+    let last_addition =
+        last.map(|(bucket, milliseconds)| LedgerAddition { bucket, milliseconds, later: LaterFields::new() });
+    let since = MicroTime(at(10_805_000));
+    let mut ledger = Ledger { milliseconds, since, last_addition, ..ledger(LedgerBucket::Restarting) };
+    advance(&mut ledger, at(7_265_000), None);
+    assert_eq!([ledger.milliseconds.running, ledger.milliseconds.waiting], sums);
+    assert_eq!((ledger.since.0, ledger.last_addition), (at(7_265_000), None));
+}
+
 #[test]
 fn fractions_of_milliseconds_are_not_lost() {
     let mut ledger = ledger(LedgerBucket::Running);

@@ -1,8 +1,9 @@
 //! On whom a stall of the whole group is blamed.
 //!
 //! In a collective operation all ranks stop at one step, and those that wait look like the one that they wait for. So a Pod is blamed
-//! only if it alone differs from all others in what was seen, and if all that was seen names the same one. Steps, and what workers are in, tell something of workers that do the same:
-//! those of one replicatedJob, all of which have told. Otherwise the verdict is that nobody knows.
+//! only if it alone differs from all others in what was seen, and nothing that was seen names another one. Steps, and what workers are
+//! in, tell something of workers that do the same: those of one replicatedJob, all of which have told. Otherwise the verdict is that
+//! nobody knows.
 
 use jobset_store::pods::{PodStall, PodView};
 
