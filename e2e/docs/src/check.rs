@@ -28,9 +28,11 @@ struct PageText {
 pub fn problems(folder: &Path) -> Result<Vec<String>> {
     let pages = pages(folder, Path::new(""))?;
     let (workspace, targets) = (paths::workspace(), make_targets()?);
-    let readme = PageText { text: fs::read_to_string(workspace.join("README.md"))?, path: "README.md".into() };
-    let mut problems = broken_links(&workspace, &readme);
-    problems.extend(target_problems(&readme, &targets));
+    let mut problems = Vec::new();
+    for page in pages_in(&workspace, Path::new(""))? {
+        problems.extend(broken_links(&workspace, &page));
+        problems.extend(target_problems(&page, &targets));
+    }
     for page in &pages {
         problems.extend(target_problems(page, &targets));
         let lines = page.text.lines().count();
@@ -46,19 +48,29 @@ pub fn problems(folder: &Path) -> Result<Vec<String>> {
     Ok(problems)
 }
 
+/// The pages in this folder and in those within it.
 fn pages(folder: &Path, below: &Path) -> Result<Vec<PageText>> {
-    let mut pages = Vec::new();
-    let entries = fs::read_dir(folder.join(below)).with_context(|| format!("cannot read {}", folder.display()))?;
-    for entry in entries {
+    let mut pages = pages_in(folder, below)?;
+    for entry in fs::read_dir(folder.join(below))? {
         let entry = entry?;
-        let path = below.join(entry.file_name());
         if entry.path().is_dir() {
-            pages.extend(self::pages(folder, &path)?);
-        } else if path.extension().is_some_and(|extension| extension == "md") {
-            pages.push(PageText { text: fs::read_to_string(entry.path())?, path });
+            pages.extend(self::pages(folder, &below.join(entry.file_name()))?);
         }
     }
     pages.sort_by(|one, other| one.path.cmp(&other.path));
+    Ok(pages)
+}
+
+/// The pages in this folder alone.
+fn pages_in(folder: &Path, below: &Path) -> Result<Vec<PageText>> {
+    let entries = fs::read_dir(folder.join(below)).with_context(|| format!("cannot read {}", folder.display()))?;
+    let mut pages = Vec::new();
+    for entry in entries {
+        let path = below.join(entry?.file_name());
+        if path.extension().is_some_and(|extension| extension == "md") {
+            pages.push(PageText { text: fs::read_to_string(folder.join(&path))?, path });
+        }
+    }
     Ok(pages)
 }
 
