@@ -56,6 +56,15 @@ pub fn uses_relay(pod: &PodSpec) -> bool {
     config_maps.any(|config_map| config_map.name == RELAY_CONFIG_MAP)
 }
 
+/// Whether the DNS of its node serves the Pod, which knows no Services. On the network of its node, `ClusterFirst` stands for `Default`.
+pub fn asks_dns_of_node(pod: &PodSpec) -> bool {
+    match pod.dns_policy.as_deref() {
+        Some("Default") => true,
+        None | Some("ClusterFirst") => pod.host_network == Some(true),
+        Some(_) => false,
+    }
+}
+
 /// Whether the container gets the name of its JobSet, by the variable [`JOBSET_NAME`].
 pub fn is_told(container: &Container) -> bool {
     container.env.iter().flatten().any(|variable| variable.name == JOBSET_NAME)
@@ -99,6 +108,18 @@ mod tests {
         container["name"] = json!("worker");
         let pod: PodSpec = serde_json::from_value(json!({"containers": [container]})).unwrap();
         assert_eq!(matches!(Agent::all_of(&pod)[..], [Agent::Supervisor(0, _)]), expected);
+    }
+
+    #[rstest]
+    #[case::own_network(json!({}), false)]
+    #[case::network_of_the_node(json!({"hostNetwork": true}), true)]
+    #[case::default_of_the_api_server(json!({"hostNetwork": true, "dnsPolicy": "ClusterFirst"}), true)]
+    #[case::dns_of_the_cluster(json!({"hostNetwork": true, "dnsPolicy": "ClusterFirstWithHostNet"}), false)]
+    #[case::dns_of_its_own(json!({"hostNetwork": true, "dnsPolicy": "None"}), false)]
+    #[case::dns_of_the_node(json!({"dnsPolicy": "Default"}), true)]
+    fn dns_of_the_node_serves_pods_on_its_network(#[case] mut pod: Value, #[case] expected: bool) {
+        pod["containers"] = json!([]);
+        assert_eq!(asks_dns_of_node(&serde_json::from_value(pod).unwrap()), expected);
     }
 
     #[rstest]

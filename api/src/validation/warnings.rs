@@ -7,7 +7,7 @@ use super::{
     additional_restarts, annotations, durations, gangs, inject_agent, lone_restarts, managed_by, nodes, overwritten,
     refused_pods, restart_backoff, restart_request, stalls,
 };
-use crate::agent::Agent;
+use crate::agent::{Agent, asks_dns_of_node, uses_relay};
 use crate::field::Path;
 use crate::gates::Gates;
 use crate::restart_rules::{ALWAYS, ExitCodes, NEVER, RESTART, TERMINATE, restarts_pod};
@@ -19,6 +19,9 @@ const KEPT: usize = 12;
 const MIN_STARTUP_SECONDS: i64 = 24 * 60 * 60;
 const SHARED_TOKEN: &str = "the worker can use its agent's token: report any epoch and exit for its Pod, and read the JobSets of \
                             the namespace. If you do not trust the worker, inject the agent as a Sidecar";
+
+const DNS_OF_NODE: &str = "the DNS of the node knows no Services: the agent does not find the relays and uses the API server, so a large \
+                           group restarts slower. With hostNetwork, set ClusterFirstWithHostNet";
 
 /// The warnings about a JobSet. Each is one line that starts with the path of a field.
 ///
@@ -116,6 +119,9 @@ fn shared_token(subject: &Subject<'_>, spec: &Path<'_>, warnings: &mut Warnings)
 }
 
 fn pod(pod: &PodSpec, path: &Path<'_>, warnings: &mut Warnings) {
+    if uses_relay(pod) && asks_dns_of_node(pod) {
+        warnings.push(&path.child("dnsPolicy"), DNS_OF_NODE);
+    }
     let agent = Agent::all_of(pod).into_iter().next();
     if let Some(Agent::Sidecar(index, container)) = agent
         && let Some(probe) = &container.startup_probe
@@ -311,6 +317,13 @@ mod tests {
     #[case::injected_for_nothing(
         jobset(&[("/metadata/annotations", json!({ "jobset.sigs.k8s.io/inject-agent": "Sidecar" }))]),
         "metadata.annotations[jobset.sigs.k8s.io/inject-agent]: no agent is added with restartStrategy Recreate"
+    )]
+    #[case::relays_not_found_by_name(
+        in_place(&[
+            (&format!("{POD}/hostNetwork"), json!(true)),
+            (&format!("{POD}/volumes"), json!([{"name": "r", "projected": {"sources": [{"configMap": {"name": "jobset-relay-ca"}}]}}])),
+        ]),
+        "spec.replicatedJobs[1].template.spec.template.spec.dnsPolicy: the DNS of the node knows no Services"
     )]
     fn contradicting_settings_get_warning(#[case] object: Value, #[case] expected: &str) {
         assert_one(&of(&object), expected);

@@ -110,10 +110,11 @@ const CAUSES: [Rule; 13] = [
 ];
 
 /// Rules for remarks, which also apply to a JobSet that runs.
-const REMARKS: [Rule; 7] = [
+const REMARKS: [Rule; 8] = [
     reported::restart_request,
     reported::not_in_place,
     stream::unavailable,
+    stream::not_found,
     network::blocked,
     nodes::bad,
     outcome::budget,

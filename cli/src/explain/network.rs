@@ -19,6 +19,8 @@ const NAME_LABEL: &str = "app.kubernetes.io/name";
 const NAMESPACE_LABEL: &str = "kubernetes.io/metadata.name";
 /// Name of the port on which relays serve agents.
 const PORT_NAME: &str = "agents";
+/// Port of DNS. The Service of DNS may have another one behind it, which policies name.
+const DNS_PORT: i32 = 53;
 
 /// Where the agents look for relays.
 struct RelayAddress {
@@ -42,27 +44,55 @@ impl RelayAddress {
     }
 }
 
-/// A remark: NetworkPolicies of the namespace keep agents from the relays.
+/// What an agent connects to.
+struct Destination<'a> {
+    port: i32,
+    protocol: &'a str,
+    /// Whether the port may have this name.
+    is_named: fn(&str) -> bool,
+    /// Whether a peer of a policy may be it.
+    is_peer: &'a dyn Fn(&NetworkPolicy, &NetworkPolicyPeer) -> bool,
+}
+
+/// A remark: NetworkPolicies of the namespace keep agents from the relays, or from DNS, by which they look relays up.
 pub(super) fn blocked(facts: &Facts) -> Vec<Finding> {
     let (Some(policies), Some(relay)) = (&facts.policies, RelayAddress::of(facts)) else { return Vec::new() };
+    let relays = Destination {
+        port: relay.port,
+        protocol: "TCP",
+        is_named: |name| name == PORT_NAME,
+        is_peer: &|policy, peer| may_be_relay(policy, peer, &relay),
+    };
+    // Where DNS is, nobody says: a node may have a cache of its own.
+    let dns = Destination { port: DNS_PORT, protocol: "UDP", is_named: |_| true, is_peer: &|_, _| true };
+    let advice = format!(
+        "Let its Pods connect to Pods with the label {NAME_LABEL}={} of the namespace {}, TCP port {}, and to DNS, UDP port {DNS_PORT}.",
+        relay.service, relay.namespace, relay.port
+    );
+    for (destination, what) in [
+        (relays, format!("from the relays ({})", relay.text)),
+        (dns, format!("from DNS, so they do not find the relays ({})", relay.text)),
+    ] {
+        if let Some(limiting) = limited(&facts.jobset, policies, &destination) {
+            let what = format!(
+                "NetworkPolicies of the namespace keep its agents {what}. They report through the API server instead, so restarts of \
+                 large groups take longer."
+            );
+            let limiting = vec![format!("egress is limited by: {}", names(&limiting))];
+            return vec![Finding::new("RelaysBlocked", what, advice).with(limiting)];
+        }
+    }
+    Vec::new()
+}
+
+/// Names of the policies that keep the Pods of a replicatedJob from there, if some do.
+fn limited(jobset: &JobSet, policies: &[NetworkPolicy], destination: &Destination<'_>) -> Option<Vec<String>> {
     let limiting = |labels: BTreeMap<String, String>| {
         policies.iter().filter(|policy| limits_egress(policy, &labels)).collect::<Vec<_>>()
     };
-    let mut of_pods = pod_labels(&facts.jobset).map(limiting).filter(|limiting| !limiting.is_empty());
-    let Some(limiting) = of_pods.find(|limiting| !limiting.iter().any(|policy| may_let_through(policy, &relay))) else {
-        return Vec::new();
-    };
-    let what = format!(
-        "NetworkPolicies of the namespace keep its agents from the relays ({}). They report through the API server instead, so \
-         restarts of large groups take longer.",
-        relay.text
-    );
-    let advice = format!(
-        "Let its Pods connect to Pods with the label {NAME_LABEL}={} of the namespace {}, TCP port {}, and to DNS.",
-        relay.service, relay.namespace, relay.port
-    );
-    let limiting: Vec<String> = limiting.iter().map(|policy| policy.name_any()).collect();
-    vec![Finding::new("RelaysBlocked", what, advice).with(vec![format!("egress is limited by: {}", names(&limiting))])]
+    let mut of_pods = pod_labels(jobset).map(limiting).filter(|limiting| !limiting.is_empty());
+    let blocked = of_pods.find(|limiting| !limiting.iter().any(|policy| may_let_through(policy, destination)))?;
+    Some(blocked.iter().map(|policy| policy.name_any()).collect())
 }
 
 /// The labels of the Pods of each replicatedJob.
@@ -85,31 +115,34 @@ fn limits_egress(policy: &NetworkPolicy, labels: &BTreeMap<String, String>) -> b
     is_of_egress && selector.is_none_or(|selector| selector.is_ok_and(|selector| selector.matches(labels)))
 }
 
-/// Whether a policy may let connections to the relays through. What is not known here counts as if it did: addresses, and labels
-/// beside the two.
-fn may_let_through(policy: &NetworkPolicy, relay: &RelayAddress) -> bool {
+/// Whether a policy may let connections there through. What is not known here counts as if it did: addresses, and labels beside the
+/// two.
+fn may_let_through(policy: &NetworkPolicy, destination: &Destination<'_>) -> bool {
     let has_port = |port: &NetworkPolicyPort| {
         let is_number = match &port.port {
             None => true,
-            Some(IntOrString::Int(first)) => (*first..=port.end_port.unwrap_or(*first)).contains(&relay.port),
-            Some(IntOrString::String(name)) => name == PORT_NAME,
+            Some(IntOrString::Int(first)) => (*first..=port.end_port.unwrap_or(*first)).contains(&destination.port),
+            Some(IntOrString::String(name)) => (destination.is_named)(name),
         };
-        is_number && port.protocol.as_deref().is_none_or(|protocol| protocol == "TCP")
-    };
-    let is_relay = |peer: &NetworkPolicyPeer| {
-        let in_namespace = match &peer.namespace_selector {
-            None => policy.namespace().as_deref() == Some(&relay.namespace),
-            Some(selector) => may_match(selector, NAMESPACE_LABEL, &relay.namespace),
-        };
-        let is_pod = peer.pod_selector.as_ref().is_none_or(|selector| may_match(selector, NAME_LABEL, &relay.service));
-        peer.ip_block.is_some() || in_namespace && is_pod
+        is_number && port.protocol.as_deref().unwrap_or("TCP") == destination.protocol
     };
     let lets_through = |rule: &NetworkPolicyEgressRule| {
         let ports = rule.ports.as_deref().unwrap_or_default();
         let peers = rule.to.as_deref().unwrap_or_default();
-        (ports.is_empty() || ports.iter().any(has_port)) && (peers.is_empty() || peers.iter().any(is_relay))
+        let is_peer = |peer: &NetworkPolicyPeer| (destination.is_peer)(policy, peer);
+        (ports.is_empty() || ports.iter().any(has_port)) && (peers.is_empty() || peers.iter().any(is_peer))
     };
     policy.spec.iter().flat_map(|spec| spec.egress.iter().flatten()).any(lets_through)
+}
+
+/// Whether a peer of this policy may be a relay.
+fn may_be_relay(policy: &NetworkPolicy, peer: &NetworkPolicyPeer, relay: &RelayAddress) -> bool {
+    let in_namespace = match &peer.namespace_selector {
+        None => policy.namespace().as_deref() == Some(&relay.namespace),
+        Some(selector) => may_match(selector, NAMESPACE_LABEL, &relay.namespace),
+    };
+    let is_pod = peer.pod_selector.as_ref().is_none_or(|selector| may_match(selector, NAME_LABEL, &relay.service));
+    peer.ip_block.is_some() || in_namespace && is_pod
 }
 
 /// Whether a selector selects an object of which this label alone is known.

@@ -1,6 +1,7 @@
 //! The agent stream: agents report over it, and their annotations follow later.
 
-use jobset_api::agent::RELAY_CONFIG_MAP;
+use jobset_api::agent::{RELAY_CONFIG_MAP, asks_dns_of_node, uses_relay};
+use k8s_openapi::api::core::v1::PodSpec;
 
 use super::{Facts, Finding};
 use crate::status::Epochs;
@@ -26,4 +27,19 @@ pub(super) fn unavailable(facts: &Facts) -> Vec<Finding> {
     let advice = "The controller creates the ConfigMap if its feature gate AgentStream is on (value stream.enabled of the chart). \
                   If it is, see its logs: `kubectl logs -A -l app.kubernetes.io/name=jobset-controller`.";
     vec![Finding::new("StreamUnavailable", what, advice)]
+}
+
+/// A remark: the DNS of their node, which serves some Pods, does not know the relays.
+pub(super) fn not_found(facts: &Facts) -> Vec<Finding> {
+    let is_affected = |pod: &PodSpec| uses_relay(pod) && asks_dns_of_node(pod);
+    let groups = facts.jobset.spec.replicated_jobs.iter();
+    let mut affected = groups.filter(|it| it.template.spec.template.spec.as_ref().is_some_and(is_affected));
+    let Some(group) = affected.next() else { return Vec::new() };
+    let what = format!(
+        "The DNS of the node serves the Pods of replicatedJob {}, and does not know the relays. Their agents report through the API \
+         server instead, so restarts of large groups take longer.",
+        group.name
+    );
+    let advice = "With hostNetwork, set dnsPolicy: ClusterFirstWithHostNet in the Pod template of the next JobSet.";
+    vec![Finding::new("RelaysNotFound", what, advice)]
 }
