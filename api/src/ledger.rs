@@ -4,6 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::LaterFields;
 
@@ -94,6 +95,10 @@ pub struct LedgerTimes {
     #[serde(skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0))]
     pub waiting: i64,
+    /// Buckets of a later release, which come back as they are.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub later: LaterFields,
 }
 
 /// What a write has added to the sum of a bucket.
@@ -186,9 +191,10 @@ impl LedgerTimes {
         })
     }
 
-    /// All of them together.
+    /// All of them together, and those of a later release.
     pub fn sum(&self) -> i64 {
-        LedgerBucket::TIMED.iter().fold(0, |sum: i64, bucket| sum.saturating_add(self.of(*bucket)))
+        let known = LedgerBucket::TIMED.into_iter().map(|bucket| self.of(bucket));
+        known.chain(self.later.values().filter_map(Value::as_i64)).fold(0, i64::saturating_add)
     }
 }
 
@@ -201,6 +207,12 @@ fn is_zero(value: &i64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_with_bucket_of_later_release_add_up() {
+        let times: LedgerTimes = serde_json::from_str(r#"{"running": 5, "checkpointing": 2, "note": "x"}"#).unwrap();
+        assert_eq!((times.running, times.sum()), (5, 7));
+    }
 
     #[test]
     fn ledger_with_bucket_of_later_release_is_read() {

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::status::is_false;
-use crate::{JobSet, JobSetStatus, is_dns1123_subdomain, syntax};
+use crate::{JobSet, JobSetStatus, LaterFields, is_dns1123_subdomain, syntax};
 
 /// Maximum number of bytes of the annotation.
 const LONGEST: usize = 2048;
@@ -171,6 +171,10 @@ pub struct HandledRestartRequest {
     /// restart is groupRestarts including the restart that was requested. Absent if the request was not carried out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart: Option<i32>,
+    /// Fields of a later release, which come back as they are.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub later: LaterFields,
 }
 
 impl JobSetStatus {

@@ -107,6 +107,16 @@ fn printer_columns() -> Value {
 
 /// The structural schema of a type of this crate.
 fn own<T: JsonSchema>(openapi: &OpenApi) -> Result<Value, UnknownSchema> {
+    let mut schema = unfinished::<T>();
+    finish(&mut schema, openapi)?;
+    if let Some(root) = schema.as_object_mut() {
+        root.remove("title");
+    }
+    Ok(schema)
+}
+
+/// The same with the names of Kubernetes types in place of their schemas.
+fn unfinished<T: JsonSchema>() -> Value {
     let generator = SchemaSettings::openapi3()
         .with(|settings| {
             settings.inline_subschemas = true;
@@ -116,12 +126,7 @@ fn own<T: JsonSchema>(openapi: &OpenApi) -> Result<Value, UnknownSchema> {
         .with_transform(kube::core::schema::StructuralSchemaRewriter)
         .with_transform(kube::core::schema::OptionalEnum)
         .into_generator();
-    let mut schema = generator.into_root_schema_for::<T>().to_value();
-    finish(&mut schema, openapi)?;
-    if let Some(root) = schema.as_object_mut() {
-        root.remove("title");
-    }
-    Ok(schema)
+    generator.into_root_schema_for::<T>().to_value()
 }
 
 /// The text with each paragraph and each entry of a list in one line: `kubectl explain` wraps the lines itself.
@@ -165,5 +170,56 @@ fn finish(schema: &mut Value, openapi: &OpenApi) -> Result<(), UnknownSchema> {
         }
         Value::Array(values) => values.iter_mut().try_for_each(|value| finish(value, openapi)),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LATER: &str = "fieldOfLaterRelease";
+
+    /// A value of this schema. Each of its objects has one more field than the schema, whose value is the path of the object.
+    fn of_later_release(schema: &Value, path: &str) -> Value {
+        if let Some(Value::Array(values)) = schema.get("enum") {
+            return values[0].clone();
+        }
+        match schema["type"].as_str() {
+            Some("object") => {
+                let fields = schema["properties"].as_object().unwrap().iter();
+                let fields =
+                    fields.map(|(name, field)| (name.clone(), of_later_release(field, &format!("{path}.{name}"))));
+                fields.chain([(LATER.to_owned(), json!(path))]).collect::<serde_json::Map<_, _>>().into()
+            }
+            Some("array") => json!([of_later_release(&schema["items"], &format!("{path}[]"))]),
+            Some("integer") => json!(1),
+            Some("boolean") => json!(true),
+            Some("string") if schema["format"] == "date-time" => json!("2026-01-01T00:00:00.000000Z"),
+            Some("string") => json!("text"),
+            other => panic!("{path} has the type {other:?}"),
+        }
+    }
+
+    /// The fields of the later release in this value.
+    fn later_fields(value: &Value) -> Vec<&Value> {
+        match value {
+            Value::Object(fields) => {
+                fields.get(LATER).into_iter().chain(fields.values().flat_map(later_fields)).collect()
+            }
+            Value::Array(values) => values.iter().flat_map(later_fields).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    #[test]
+    fn status_objects_keep_fields_of_later_release() {
+        let mut schema = unfinished::<JobSetStatus>();
+        // Kubernetes defines the conditions.
+        schema["properties"].as_object_mut().unwrap().remove("conditions").unwrap();
+        let status = of_later_release(&schema, "status");
+        let read: JobSetStatus = serde_json::from_value(status.clone()).unwrap();
+        let written = serde_json::to_value(read).unwrap();
+        assert_eq!(later_fields(&written), later_fields(&status));
+        assert!(later_fields(&status).len() > 8, "{status}");
     }
 }

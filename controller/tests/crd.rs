@@ -5,7 +5,7 @@ use jobset_api::JobSet;
 use jobset_harness::install;
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::fixture::{Vacant, in_place};
 use crate::jobsets::{group, jobset};
@@ -46,8 +46,13 @@ async fn stale_crd_is_named_with_dropped_fields_nothing_is_done() -> Result<()> 
 async fn status_fields_of_later_release_survive_writes() -> Result<()> {
     let vacant = Vacant::start().await?;
     let status = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties";
-    let fields = [status, &format!("{status}/replicatedJobsStatus/items/properties")]
-        .map(|path| json!({"op": "add", "path": format!("{path}/later"), "value": {"type": "integer"}}));
+    let objects = ["", "/replicatedJobsStatus/items/properties", "/restartRequests/items/properties"];
+    let ledger = ["/ledger/properties", "/ledger/properties/milliseconds/properties"];
+    let fields = objects
+        .iter()
+        .chain(&ledger)
+        .map(|path| json!({"op": "add", "path": format!("{status}{path}/later"), "value": {"type": "integer"}}));
+    let fields: Vec<_> = fields.collect();
     let patch = ["patch", "crd", "jobsets.jobset.x-k8s.io", "--type=json", "-p", &json!(fields).to_string()];
     install::kubectl(vacant.plane(), &patch).await?;
     let fixture = vacant.start_controller(&[])?;
@@ -58,7 +63,13 @@ async fn status_fields_of_later_release_survive_writes() -> Result<()> {
 
     let mut counts = serde_json::to_value(&before.replicated_jobs_status)?;
     counts[0]["later"] = json!(7);
-    let patch = Patch::Merge(json!({"status": {"later": 5, "replicatedJobsStatus": counts}}));
+    let time = "2026-01-01T00:00:00.000000Z";
+    let patch = Patch::Merge(json!({"status": {
+        "later": 5,
+        "replicatedJobsStatus": counts,
+        "restartRequests": [{"id": "a", "outcome": "Deferred", "time": time, "later": 8}],
+        "ledger": {"later": 9, "milliseconds": {"later": 10}},
+    }}));
     fixture.jobsets().patch_status("train", &PatchParams::default(), &patch).await?;
     fixture.report(&pod, "2").await?;
     fixture.in_epoch("train", (2, 1, 1, 1)).await?;
@@ -68,6 +79,8 @@ async fn status_fields_of_later_release_survive_writes() -> Result<()> {
         &ApiResource::erase::<JobSet>(&()),
     );
     let status = &api.get("train").await?.data["status"];
-    assert_eq!((&status["later"], &status["replicatedJobsStatus"][0]["later"]), (&json!(5), &json!(7)), "{status}");
+    let objects = ["", "/replicatedJobsStatus/0", "/restartRequests/0", "/ledger", "/ledger/milliseconds"];
+    let kept = objects.map(|path| status.pointer(&format!("{path}/later")).and_then(Value::as_i64));
+    assert_eq!(kept, [5, 7, 8, 9, 10].map(Some), "{status}");
     fixture.plane.stop().await
 }

@@ -9,7 +9,7 @@
 use std::ops::ControlFlow;
 
 use jobset_api::restart_request::{KEPT, Problem, Problems, outcome};
-use jobset_api::{HandledRestartRequest, RestartRequest, Scope, conditions, event, labels};
+use jobset_api::{HandledRestartRequest, LaterFields, RestartRequest, Scope, conditions, event, labels};
 use jobset_store::pods::PodView;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
@@ -164,7 +164,8 @@ fn record(reconciliation: &mut Reconciliation<'_>, request: &RestartRequest, out
     let time = backoff::micro_time(reconciliation.now.0);
     let (id, uncounted) = (request.id.clone(), request.uncounted);
     let handled = reconciliation.status.restart_requests.get_or_insert_default();
-    handled.push(HandledRestartRequest { id, outcome: outcome.to_owned(), uncounted, time, restart });
+    let (outcome, later) = (outcome.to_owned(), LaterFields::new());
+    handled.push(HandledRestartRequest { id, outcome, uncounted, time, restart, later });
     while handled.len() > KEPT {
         let kept = last_uncounted(handled.iter());
         let limits_rate = |it: &HandledRestartRequest| is_uncounted_restart(it) && Some(it.time.0) == kept;
