@@ -87,6 +87,11 @@ impl Error {
         matches!(self, Self::Request { source, .. } if matches!(&**source, kube::Error::Api(status) if status.code == 409))
     }
 
+    /// Whether the API server has answered that what was asked for is not there, or not yet.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Self::Request { source, .. } if matches!(&**source, kube::Error::Api(status) if [400, 404].contains(&status.code)))
+    }
+
     /// The error of a failed request.
     pub fn request(what: impl Into<String>, source: kube::Error) -> Self {
         Self::Request { what: what.into(), source: Box::new(source) }

@@ -37,7 +37,7 @@ Exit codes:
   1    the JobSet does not run (explain), has no such log (logs), cannot become what you wait for (wait), does not pass admission (validate), or is not
        changed, because that would not have the effect you want (restart, suspend, resume)
   2    the command line, the kubeconfig or a file is not valid
-  3    the cluster is not reachable, denies the request, or has no such JobSet
+  3    the cluster is not reachable, denies the request, or has no such JobSet, or the connection has broken (logs)
   4    the time limit has passed (wait, restart, suspend, resume)
   130  Ctrl-C
 
@@ -208,7 +208,10 @@ Examples:
     #[command(after_help = "\
 Each line begins with its Pod, and with its epoch where the JobSet restarts in place. Beside a sidecar, each epoch has a container of
 its own: the kubelet keeps the log of the present one, and rarely that of the one before. Under a supervisor, the container stays, and
-with it the logs of all epochs, up to the size at which the kubelet rotates logs.
+with it the logs of all epochs, up to the size at which the kubelet rotates logs. A line from before the first one that begins an epoch
+is of the epoch before that.
+
+A log that is followed goes on after its connection has broken.
 
 Examples:
   kubectl jobset logs train
@@ -217,7 +220,9 @@ Examples:
   kubectl jobset logs train --previous          # of the epoch before the present one
   kubectl jobset logs train -l batch.kubernetes.io/job-completion-index=0 --tail 20
 
-The exit code is 1 if there is no log to show.")]
+Exit codes:
+  1  there is no log, or no line of it is to be shown
+  3  a log could not be read to its end")]
     Logs(LogsArgs),
 
     /// Suspend a JobSet: its Jobs are suspended, and their Pods are deleted.

@@ -116,7 +116,7 @@ pub struct LogsArgs {
     #[arg(short, long)]
     pub previous: bool,
 
-    /// Print lines as they are written, until Ctrl-C or until the JobSet has finished.
+    /// Print lines as they are written, until Ctrl-C, or until the JobSet has finished or is deleted.
     #[arg(short, long, conflicts_with = "previous")]
     pub follow: bool,
 
@@ -128,7 +128,7 @@ pub struct LogsArgs {
     #[arg(short = 'l', long, value_name = "SELECTOR", value_hint = ValueHint::Other)]
     pub selector: Option<String>,
 
-    /// Number of last lines of each log; -1 for all. A log that its agent divides by epoch is read whole.
+    /// Number of last lines to show of each log; -1 for all.
     #[arg(long, value_name = "LINES", default_value_t = -1, allow_negative_numbers = true, value_hint = ValueHint::Other)]
     pub tail: i64,
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures::AsyncBufRead;
 use jobset_objects::PartialPod;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::LogParams;
 
@@ -12,7 +13,7 @@ use super::connect::Cluster;
 use crate::error::Error;
 
 /// The log of one container.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct LogRequest<'a> {
     pub pod: &'a str,
     pub container: &'a str,
@@ -21,17 +22,23 @@ pub struct LogRequest<'a> {
     pub follow: bool,
     /// The number of last lines; all of them by default.
     pub tail: Option<i64>,
+    /// Whether each line begins with its time.
+    pub timestamps: bool,
+    /// Only lines since this second.
+    pub since: Option<Timestamp>,
 }
 
 impl Cluster {
     /// Opens a log.
     pub async fn log(&self, request: &LogRequest<'_>) -> Result<impl AsyncBufRead + Send + use<>, Error> {
-        let LogRequest { pod, container, previous, follow, tail } = *request;
+        let LogRequest { pod, container, previous, follow, tail, timestamps, since } = *request;
         let params = LogParams {
             container: Some(container.to_owned()),
             previous,
             follow,
             tail_lines: tail,
+            timestamps,
+            since_time: since,
             ..LogParams::default()
         };
         let api: Api<Pod> = self.api();

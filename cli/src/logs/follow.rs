@@ -2,17 +2,20 @@
 
 use std::collections::HashSet;
 use std::io::IsTerminal as _;
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
-use futures::stream::{self, BoxStream, SelectAll, StreamExt as _};
+use futures::stream::{self, FuturesUnordered, StreamExt as _};
 use jobset_api::{JobSet, JobSetStatus};
 use jobset_objects::PartialPod;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::sync::mpsc;
+use tokio::time::sleep;
 
+use super::followed::{FollowedLog, LogOutput, shown};
 use super::reader::LogReader;
 use super::source::{LogChoice, LogSource, LogSources, sources};
 use crate::args::LogsArgs;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, LogRequest};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::output::{ProgressLine, Screen};
@@ -21,6 +24,8 @@ use crate::output::{ProgressLine, Screen};
 const AHEAD: usize = 16;
 /// How often Pods that are followed are looked for.
 const LOOK: Duration = Duration::from_secs(5);
+/// Lines of all logs that are followed that wait to be written.
+const WAITING: usize = 256;
 
 /// Shows the logs that the user asks for.
 ///
@@ -60,6 +65,25 @@ struct Logs<'a> {
     screen: &'a Screen,
 }
 
+/// What has become of a log that was to be printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Printed {
+    /// Lines of it that were shown.
+    lines: usize,
+    /// Whether its connection has broken before its end, or could not be opened.
+    broke: bool,
+}
+
+/// What is new of a JobSet that is followed.
+enum Look {
+    /// Its logs, and whether it has finished.
+    Found(LogSources, bool),
+    /// It does not exist any more.
+    Gone,
+    /// The API server has not answered as it should.
+    Failed(Error),
+}
+
 impl Logs<'_> {
     async fn sources(&self, jobset: &JobSet) -> Result<LogSources, Error> {
         let LogsArgs { name, epoch, failed, previous, container, selector, .. } = self.args;
@@ -80,20 +104,25 @@ impl Logs<'_> {
         // On one terminal, the progress would stand between the lines.
         let shows_progress = !std::io::stdout().is_terminal();
         let opened = stream::iter(sources).map(|source| async {
-            let pod = source.pod.clone();
-            (pod, LogReader::open(self.cluster, source, false, self.tail()).await)
+            let LogSource { pod, container, previous, .. } = &source;
+            let (_, tail) = shown(&source, self.tail());
+            let request = LogRequest { pod, container, previous: *previous, tail, ..LogRequest::default() };
+            let reader = LogReader::open(self.cluster, &request).await;
+            (source, reader)
         });
         let mut opened = opened.buffered(AHEAD);
-        let (mut done, mut shown) = (0, 0);
-        while let Some((pod, reader)) = opened.next().await {
+        let (mut done, mut total, mut are_open) = (0, Printed::default(), false);
+        while let Some((source, reader)) = opened.next().await {
             match reader {
-                Ok(mut reader) => {
-                    shown += 1;
-                    while let Some(text) = reader.next().await {
-                        self.screen.write(&text)?;
-                    }
+                Ok(reader) => {
+                    are_open = true;
+                    let printed = self.print_one(&source, reader, line).await?;
+                    total = Printed { lines: total.lines + printed.lines, broke: total.broke || printed.broke };
                 }
-                Err(error) => line.note(&format!("Pod {pod}: {error}")),
+                Err(error) => {
+                    total.broke |= !error.is_missing();
+                    line.note(&format!("Pod {}: {error}", source.pod));
+                }
             }
             done += 1;
             if shows_progress {
@@ -101,54 +130,118 @@ impl Logs<'_> {
             }
         }
         line.end("");
-        Ok(if shown > 0 { Exit::Ok } else { Exit::No })
+        if total == Printed::default() && self.args.tail != 0 && are_open {
+            line.note(&self.why_empty());
+        }
+        Ok(match total {
+            Printed { broke: true, .. } => Exit::Cluster,
+            Printed { lines: 0, .. } if self.args.tail != 0 || !are_open => Exit::No,
+            Printed { .. } => Exit::Ok,
+        })
     }
 
-    /// All lines as they come, also of containers and Pods that start later. Ends when the JobSet has finished, and its logs with it.
-    async fn follow(&self, sources: Vec<LogSource>, line: &mut ProgressLine) -> Result<Exit, Error> {
-        let mut known: HashSet<String> = HashSet::new();
-        let mut streams: SelectAll<BoxStream<'_, Vec<u8>>> = SelectAll::new();
-        let mut look = interval(LOOK);
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        look.tick().await;
-        let mut next = sources;
-        let mut is_over = false;
+    /// Prints a log to its end, or to where its connection breaks.
+    async fn print_one(
+        &self,
+        source: &LogSource,
+        mut reader: LogReader,
+        line: &mut ProgressLine,
+    ) -> Result<Printed, Error> {
+        let (mut lines, _) = shown(source, self.tail());
+        let mut printed = Printed::default();
         loop {
-            for source in next.drain(..) {
-                if known.len() < self.args.max_log_requests && known.insert(source.pod.clone()) {
-                    match LogReader::open(self.cluster, source.clone(), true, self.tail()).await {
-                        Ok(reader) => streams.push(self.lines(reader).boxed()),
-                        // It has not started: it is looked for again.
-                        Err(_) => drop(known.remove(&source.pod)),
-                    }
+            let (texts, is_end) = match reader.next().await {
+                Ok(Some(line)) => (lines.next(line.bytes), false),
+                Ok(None) => (lines.end(), true),
+                Err(error) => {
+                    printed.broke = true;
+                    let text = "its log breaks off here, because the connection does";
+                    line.note(&format!("Pod {}: {text}: {error}", source.pod));
+                    (lines.end(), true)
                 }
+            };
+            for text in texts {
+                printed.lines += 1;
+                self.screen.write(&text)?;
             }
-            if is_over && streams.is_empty() {
-                return Ok(Exit::Ok);
-            }
-            tokio::select! {
-                biased;
-                Some(text) = streams.next(), if !streams.is_empty() => self.screen.write(&text)?,
-                _ = look.tick() => {
-                    let jobset = self.cluster.jobset(&self.args.name).await?;
-                    is_over = jobset.status.as_ref().is_some_and(JobSetStatus::is_finished);
-                    match self.sources(&jobset).await {
-                        Ok(found) => next = found.sources,
-                        Err(error) => line.note(&error.to_string()),
-                    }
-                }
+            if is_end {
+                return Ok(printed);
             }
         }
     }
 
-    fn lines(&self, reader: LogReader) -> impl futures::Stream<Item = Vec<u8>> + Send + '_ {
-        stream::unfold(reader, async move |mut reader| {
-            loop {
-                if let Some(text) = reader.next().await {
-                    return Some((text, reader));
+    /// Why logs that there are have no line to show.
+    fn why_empty(&self) -> String {
+        match self.args.epoch {
+            Some(epoch) => format!("no line of epoch {epoch} is left: of each log, the kubelet keeps the newest part"),
+            None if self.args.previous => "no line of the epoch before is left, or there was none".to_owned(),
+            None => "the logs are empty".to_owned(),
+        }
+    }
+
+    /// All lines as they come, also of containers and Pods that start later. Ends when the JobSet has finished or is gone, and its logs
+    /// with it. No Pod waits for another one, whose node may not answer.
+    async fn follow(&self, sources: Vec<LogSource>, line: &mut ProgressLine) -> Result<Exit, Error> {
+        let (sender, mut output) = mpsc::channel(WAITING);
+        let mut known: HashSet<String> = HashSet::new();
+        let mut followed = FuturesUnordered::new();
+        let mut looks = pin!(stream::unfold((), async |()| {
+            sleep(LOOK).await;
+            Some((self.look().await, ()))
+        }));
+        let (mut next, mut is_over, mut said) = (sources, false, None);
+        loop {
+            for source in next.drain(..) {
+                if followed.len() < self.args.max_log_requests && known.insert(source.pod.clone()) {
+                    let log = FollowedLog::new(self.cluster, &self.args.name, source, self.tail(), sender.clone());
+                    followed.push(log.run());
                 }
-                reader = reader.reopened(self.cluster).await?;
             }
-        })
+            if is_over && followed.is_empty() {
+                while let Ok(shown) = output.try_recv() {
+                    self.show(shown, line)?;
+                }
+                return Ok(Exit::Ok);
+            }
+            tokio::select! {
+                Some(shown) = output.recv() => self.show(shown, line)?,
+                Some(()) = followed.next(), if !followed.is_empty() => {}
+                Some(look) = looks.next() => match look {
+                    Look::Found(found, has_finished) => (next, is_over, said) = (found.sources, has_finished, None),
+                    Look::Gone => is_over = true,
+                    Look::Failed(error) => {
+                        let text = format!("{error}; trying again");
+                        if said.as_ref() != Some(&text) {
+                            line.note(&text);
+                        }
+                        said = Some(text);
+                    }
+                },
+            }
+        }
+    }
+
+    /// Looks for Pods that have come since, and whether the JobSet has finished.
+    async fn look(&self) -> Look {
+        let jobset = match self.cluster.jobset(&self.args.name).await {
+            Ok(jobset) => jobset,
+            Err(Error::NotFound { .. }) => return Look::Gone,
+            Err(error) => return Look::Failed(error),
+        };
+        let has_finished = jobset.status.as_ref().is_some_and(JobSetStatus::is_finished);
+        match self.sources(&jobset).await {
+            Ok(found) => Look::Found(found, has_finished),
+            Err(error) => Look::Failed(error),
+        }
+    }
+
+    fn show(&self, output: LogOutput, line: &mut ProgressLine) -> Result<(), Error> {
+        match output {
+            LogOutput::Line(text) => self.screen.write(&text),
+            LogOutput::Note(text) => {
+                line.note(&text);
+                Ok(())
+            }
+        }
     }
 }

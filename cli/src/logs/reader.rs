@@ -1,113 +1,93 @@
 //! Reads the log of one container, line by line.
 
+use std::io;
 use std::pin::Pin;
-use std::time::Duration;
 
 use futures::{AsyncBufRead, AsyncBufReadExt as _};
-use tokio::time::sleep;
 
-use super::epochs::EpochOfLine;
-use super::source::{LogSource, reported, status_of};
 use crate::cluster::{Cluster, LogRequest};
 use crate::error::Error;
 
-/// Longest line, in bytes. A longer one is shown as several.
+/// Longest line, in bytes. A longer one is read as several.
 const LONGEST: usize = 64 << 10;
-/// How often a Pod is looked at whose log has ended, while it is followed.
-const AGAIN: Duration = Duration::from_secs(1);
-
-type Body = Pin<Box<dyn AsyncBufRead + Send>>;
 
 /// A log that is read.
 pub(super) struct LogReader {
-    pub(super) source: LogSource,
-    body: Body,
-    epochs: EpochOfLine,
-    follow: bool,
+    body: Pin<Box<dyn AsyncBufRead + Send>>,
+    /// Whether the last line that was read goes on.
+    is_within: bool,
+}
+
+/// A line without its end, or a part of a long one.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct LogLine {
+    pub bytes: Vec<u8>,
+    /// Whether it is the begin of a line.
+    pub begins: bool,
 }
 
 impl LogReader {
-    pub(super) async fn open(
-        cluster: &Cluster,
-        source: LogSource,
-        follow: bool,
-        tail: Option<i64>,
-    ) -> Result<Self, Error> {
-        let LogSource { pod, container, previous, .. } = &source;
-        // The last lines of a log that is divided may lack the line that says in which epoch they were written.
-        let tail = tail.filter(|_| !source.is_divided);
-        let body = cluster.log(&LogRequest { pod, container, previous: *previous, follow, tail }).await?;
-        let epochs = EpochOfLine::new(source.is_divided, source.epoch);
-        Ok(Self { source, body: Box::pin(body), epochs, follow })
+    pub(super) async fn open(cluster: &Cluster, request: &LogRequest<'_>) -> Result<Self, Error> {
+        Ok(Self { body: Box::pin(cluster.log(request).await?), is_within: false })
     }
 
-    /// The next line to show, with its prefix and its end. `None` at the end of the log; an error that breaks it off is its end, too.
-    pub(super) async fn next(&mut self) -> Option<Vec<u8>> {
+    /// The next line; none at the end of the log.
+    ///
+    /// # Errors
+    /// If the connection breaks. What there is of the last line is left out.
+    pub(super) async fn next(&mut self) -> io::Result<Option<LogLine>> {
+        let begins = !self.is_within;
+        let mut bytes = Vec::new();
         loop {
-            let line = self.line().await?;
-            let epoch = self.epochs.next(&line);
-            if self.source.only.is_some() && epoch != self.source.only {
-                continue;
-            }
-            let pod = &self.source.pod;
-            let mut shown = match epoch {
-                Some(epoch) => format!("[{pod} epoch {epoch}] "),
-                None => format!("[{pod}] "),
-            }
-            .into_bytes();
-            shown.extend(line);
-            shown.push(b'\n');
-            return Some(shown);
-        }
-    }
-
-    /// The next line without its end.
-    async fn line(&mut self) -> Option<Vec<u8>> {
-        let mut line = Vec::new();
-        loop {
-            let part = self.body.fill_buf().await.ok()?;
+            let part = self.body.fill_buf().await?;
             if part.is_empty() {
-                return (!line.is_empty()).then_some(line);
+                return Ok((!bytes.is_empty()).then_some(LogLine { bytes, begins }));
             }
-            let room = part.len().min(LONGEST - line.len());
+            let room = part.len().min(LONGEST - bytes.len());
             let end = part[..room].iter().position(|byte| *byte == b'\n');
-            line.extend(&part[..end.unwrap_or(room)]);
+            bytes.extend(&part[..end.unwrap_or(room)]);
             let read = end.map_or(room, |end| end + 1);
             self.body.as_mut().consume(read);
-            if end.is_some() || line.len() == LONGEST {
-                return Some(line);
+            if end.is_some() || bytes.len() == LONGEST {
+                self.is_within = end.is_none();
+                return Ok(Some(LogLine { bytes, begins }));
             }
         }
     }
+}
 
-    /// Reads on where the log of a followed Pod has ended: in its next container. `None` when the Pod has ended.
-    pub(super) async fn reopened(self, cluster: &Cluster) -> Option<Self> {
-        if !self.follow || self.source.previous {
-            return None;
+#[cfg(test)]
+mod tests {
+    use futures::stream::{self, TryStreamExt as _};
+
+    use super::*;
+
+    fn reader(parts: Vec<io::Result<Vec<u8>>>) -> LogReader {
+        LogReader { body: Box::pin(stream::iter(parts).into_async_read()), is_within: false }
+    }
+
+    fn line(text: &str) -> LogLine {
+        LogLine { bytes: text.as_bytes().to_vec(), begins: true }
+    }
+
+    #[tokio::test]
+    async fn log_that_breaks_off_is_an_error() {
+        let broken = io::Error::from(io::ErrorKind::ConnectionReset);
+        let mut log = reader(vec![Ok(b"a\nb".to_vec()), Ok(b"b\nhalf".to_vec()), Err(broken)]);
+        assert_eq!(log.next().await.unwrap(), Some(line("a")));
+        assert_eq!(log.next().await.unwrap(), Some(line("bb")));
+        assert_eq!(log.next().await.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+        let mut whole = reader(vec![Ok(b"a\n\nlast".to_vec())]);
+        for expected in [Some(line("a")), Some(line("")), Some(line("last")), None] {
+            assert_eq!(whole.next().await.unwrap(), expected);
         }
-        let mut known = self.source;
-        loop {
-            sleep(AGAIN).await;
-            match cluster.pod(&known.pod).await {
-                Ok(None) => return None,
-                Ok(Some(pod)) if pod.has_ended() => return None,
-                Ok(Some(pod)) => {
-                    let now = status_of(&pod, &known.container);
-                    let Some(now) = now.filter(|now| now.state.running.is_some() && now.container_id != known.run)
-                    else {
-                        continue;
-                    };
-                    known.run.clone_from(&now.container_id);
-                    if !known.is_divided {
-                        // An annotation of the agent stream follows later.
-                        known.epoch = reported(&pod).max(known.epoch.map(|epoch| epoch.saturating_add(1)));
-                    }
-                    if let Ok(reader) = Self::open(cluster, known.clone(), true, None).await {
-                        return Some(reader);
-                    }
-                }
-                Err(_) => {}
-            }
-        }
+    }
+
+    #[tokio::test]
+    async fn long_line_is_read_in_parts() {
+        let mut log = reader(vec![Ok(vec![b'a'; LONGEST + 1]), Ok(b"\nb\n".to_vec())]);
+        let parts = [log.next().await, log.next().await, log.next().await];
+        let parts = parts.map(|part| part.unwrap().map(|line| (line.bytes.len(), line.begins)));
+        assert_eq!(parts, [Some((LONGEST, true)), Some((1, false)), Some((1, true))]);
     }
 }

@@ -1,9 +1,11 @@
 //! Which logs there are: of which Pods, which of their containers, and of which epoch.
 
 use jobset_api::{JobSet, RestartStrategy, labels};
-use jobset_objects::{PartialContainerStatus, PartialPod, RESTARTING_ALL_CONTAINERS, WorkerExit};
+use jobset_objects::{PartialContainerStatus, PartialPod};
 use kube::ResourceExt as _;
 
+use super::container_run::ContainerRun;
+use super::failed::has_failed;
 use crate::status::{Epochs, epoch, is_own};
 
 /// What the user asks for.
@@ -16,17 +18,17 @@ pub(super) struct LogChoice {
 }
 
 /// The log of one container.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct LogSource {
     pub pod: String,
     pub container: String,
-    /// The run of the container, which ends when it restarts; empty before the first.
-    pub run: String,
+    /// The run of the container whose log it is; none before the first.
+    pub run: Option<ContainerRun>,
     /// Whether the log is that of the run before.
     pub previous: bool,
     /// Whether the agent divides the log by epoch.
     pub is_divided: bool,
-    /// The epoch of the log, if it has one as a whole.
+    /// The epoch of the log as a whole, if it has one; of a log that is divided, that in which the worker runs, or ran last.
     pub epoch: Option<i32>,
     /// The only epoch to show.
     pub only: Option<i32>,
@@ -39,35 +41,73 @@ pub(super) struct LogSources {
     pub missing: Vec<String>,
 }
 
+/// What tells the epochs of the JobSet's logs.
+struct GroupState {
+    in_place: bool,
+    synced: i32,
+    epochs: Option<Epochs>,
+}
+
+impl GroupState {
+    fn of(jobset: &JobSet) -> Self {
+        Self {
+            in_place: jobset.spec.restart_strategy() == RestartStrategy::InPlaceRestart,
+            synced: jobset.status.as_ref().map_or(0, |status| status.synced_epoch),
+            epochs: Epochs::of(jobset),
+        }
+    }
+
+    /// The epoch that the Pod is in or waits for. An annotation of the agent stream may be old, and the status knows better.
+    fn reported(&self, pod: &PartialPod) -> Option<i32> {
+        let reported = match self.epochs {
+            Some(epochs) => epochs.of_pod(pod).and_then(|epoch| epoch.parse().ok()),
+            None => reported(pod),
+        };
+        reported.filter(|_| self.in_place)
+    }
+
+    /// The epoch in which the worker runs, or ran last. Its Pod may wait for the next one; nor has the worker begun it while the
+    /// kubelet has not started it.
+    fn epoch_of_run(&self, pod: &PartialPod, container: &str) -> Option<i32> {
+        let reported = self.reported(pod)?;
+        let last = if waits(pod, container) { reported.checked_sub(1)? } else { reported };
+        Some(last.min(self.synced)).filter(|epoch| *epoch > 0)
+    }
+}
+
+/// Whether a container waits to be started for the epoch of its Pod. One that backs off has run in it.
+fn waits(pod: &PartialPod, container: &str) -> bool {
+    let waiting = status_of(pod, container).and_then(|status| status.state.waiting.as_ref());
+    waiting.is_some_and(|waiting| waiting.reason != "CrashLoopBackOff")
+}
+
+/// The epoch of the log that the kubelet gives of a container beside a sidecar.
+pub(super) fn epoch_of_run(jobset: &JobSet, pod: &PartialPod, container: &str) -> Option<i32> {
+    GroupState::of(jobset).epoch_of_run(pod, container)
+}
+
 /// The logs that the user asks for, in the order of Jobs and indexes.
 ///
 /// # Errors
 /// If there can be none: why not.
 pub(super) fn sources(jobset: &JobSet, pods: &[&PartialPod], choice: &LogChoice) -> Result<LogSources, String> {
-    let status = jobset.status.clone().unwrap_or_default();
-    let in_place = jobset.spec.restart_strategy() == RestartStrategy::InPlaceRestart;
+    let group = GroupState::of(jobset);
     if let Some(epoch) = choice.epoch {
-        if !in_place {
+        if !group.in_place {
             return Err("restarts by recreation, and has no epochs: leave --epoch out".to_owned());
         }
-        if epoch > status.synced_epoch {
-            return Err(format!("has not begun epoch {epoch}: the newest is {}", status.synced_epoch));
+        if epoch > group.synced {
+            return Err(format!("has not begun epoch {epoch}: the newest is {}", group.synced));
         }
     }
     let mut pods: Vec<&PartialPod> = pods.iter().copied().filter(|pod| is_own(jobset, *pod)).collect();
     pods.sort_by_cached_key(|pod| place(pod));
-    let epochs = Epochs::of(jobset);
     let mut found = LogSources::default();
     for pod in pods {
         if choice.failed && !has_failed(jobset, pod, choice.epoch) {
             continue;
         }
-        // An annotation of the agent stream may be old, and the status knows better.
-        let reported = match epochs {
-            Some(epochs) => epochs.of_pod(pod).and_then(|epoch| epoch.parse().ok()),
-            None => reported(pod),
-        };
-        match source(pod, (in_place, status.synced_epoch), reported.filter(|_| in_place), choice) {
+        match source(pod, &group, choice) {
             Ok(source) => found.sources.push(source),
             Err(why) => found.missing.push(format!("Pod {}: {why}", pod.name_any())),
         }
@@ -81,51 +121,52 @@ fn place(pod: &PartialPod) -> (Option<u32>, Option<u32>, String) {
     (job, number(pod.annotations().get(labels::COMPLETION_INDEX)), pod.name_any())
 }
 
-/// The log of a Pod. `reported` is its epoch, if it restarts in place and has one.
-fn source(
-    pod: &PartialPod,
-    (in_place, synced): (bool, i32),
-    reported: Option<i32>,
-    choice: &LogChoice,
-) -> Result<LogSource, String> {
+/// The log of a Pod.
+fn source(pod: &PartialPod, group: &GroupState, choice: &LogChoice) -> Result<LogSource, String> {
     if pod.spec.node_name.is_none() {
         return Err("has no node, and no log".to_owned());
     }
-    let containers: Vec<&str> = pod.spec.containers.iter().map(|container| container.name.as_str()).collect();
-    let container = match &choice.container {
-        Some(name) => {
-            let init = pod.spec.init_containers.iter().map(|container| container.name.as_str());
-            let all: Vec<&str> = containers.iter().copied().chain(init).collect();
-            if !all.contains(&name.as_str()) {
-                return Err(format!("has no container {name}, but {}", all.join(", ")));
-            }
-            name.clone()
-        }
-        None => containers.first().map(|it| (*it).to_owned()).unwrap_or_default(),
-    };
-    let run = status_of(pod, &container).map(|it| it.container_id.clone()).unwrap_or_default();
-    let is_divided = in_place && is_supervised(pod, &container);
-    let base =
-        LogSource { pod: pod.name_any(), container, run, previous: false, is_divided, epoch: reported, only: None };
-    // A Pod that reports the next epoch waits for it, and its worker has not started in it.
-    let last_run = reported.map(|reported| reported.min(synced));
+    let container = container(pod, choice.container.as_deref())?;
+    let run = status_of(pod, &container).and_then(ContainerRun::of);
+    let is_divided = group.in_place && is_supervised(pod, &container);
+    let base = LogSource { pod: pod.name_any(), container, run, is_divided, ..LogSource::default() };
     if is_divided {
-        let before = last_run.map(|last| if reported > Some(synced) { last } else { last - 1 });
+        let reported = group.reported(pod);
+        // A Pod that reports the next epoch waits for it, and its worker has not started in it.
+        let epoch = reported.map(|reported| reported.min(group.synced));
+        let before = epoch.map(|epoch| if reported > Some(group.synced) { epoch } else { epoch - 1 });
         let only = choice.epoch.or_else(|| before.filter(|_| choice.previous));
-        return Ok(LogSource { only, ..base });
+        return Ok(LogSource { epoch, only, ..base });
     }
+    let epoch = group.epoch_of_run(pod, &base.container);
+    // Of a container that waits, the kubelet gives the log of the run before, whether it is asked for that or not.
+    let before = if waits(pod, &base.container) {
+        epoch
+    } else {
+        epoch.and_then(|epoch| epoch.checked_sub(1)).filter(|epoch| *epoch > 0)
+    };
+    let only = choice.epoch;
     match choice.epoch {
-        Some(wanted) if reported == Some(wanted) => Ok(base),
-        Some(wanted) if reported == wanted.checked_add(1) => {
-            Ok(LogSource { previous: true, epoch: Some(wanted), ..base })
-        }
+        Some(_) if epoch == only => Ok(LogSource { epoch, only, ..base }),
+        Some(_) if before == only => Ok(LogSource { previous: true, epoch: before, only, ..base }),
         Some(wanted) => Err(format!(
             "its log of epoch {wanted} is gone with its container; under a supervisor, logs of all epochs stay"
         )),
-        None if choice.previous => {
-            Ok(LogSource { previous: true, epoch: reported.map(|reported| reported - 1), ..base })
-        }
-        None => Ok(base),
+        None if choice.previous => Ok(LogSource { previous: true, epoch: before, ..base }),
+        None => Ok(LogSource { epoch, ..base }),
+    }
+}
+
+/// The container of this name, or the first one.
+fn container(pod: &PartialPod, name: Option<&str>) -> Result<String, String> {
+    let containers = || pod.spec.containers.iter().map(|container| container.name.as_str());
+    let Some(name) = name else { return Ok(containers().next().unwrap_or_default().to_owned()) };
+    let init = pod.spec.init_containers.iter().map(|container| container.name.as_str());
+    let all: Vec<&str> = containers().chain(init).collect();
+    if all.contains(&name) {
+        Ok(name.to_owned())
+    } else {
+        Err(format!("has no container {name}, but {}", all.join(", ")))
     }
 }
 
@@ -147,23 +188,6 @@ fn is_supervised(pod: &PartialPod, container: &str) -> bool {
     !has_sidecar && containers.any(|it| it.name == container && it.restart_policy.is_some())
 }
 
-/// Whether the worker of the Pod has failed, in this epoch or in any, as far as the Pod and the last restarts tell.
-fn has_failed(jobset: &JobSet, pod: &PartialPod, of_epoch: Option<i32>) -> bool {
-    let is_of_epoch = |epoch: i32| of_epoch.is_none_or(|wanted| wanted == epoch);
-    let name = pod.name_any();
-    let restarts = jobset.status.iter().flat_map(|status| &status.recent_restarts);
-    let is_named = restarts.into_iter().any(|restart| {
-        let of_epoch = of_epoch.is_none_or(|epoch| restart.message.contains(&format!(" in epoch {epoch}")));
-        of_epoch && restart.message.split([' ', ',', ';']).any(|word| word == name)
-    });
-    let exit = WorkerExit::of(pod.annotations()).is_some_and(|exit| exit.code != 0 && is_of_epoch(exit.epoch));
-    let statuses = || pod.status.container_statuses.iter();
-    let ends = statuses().flat_map(|it| [&it.state.terminated, &it.last_state.terminated]).flatten();
-    let has_exited = ends.into_iter().any(|end| end.exit_code != 0 && end.reason != RESTARTING_ALL_CONTAINERS);
-    let now = reported(pod).is_none_or(is_of_epoch);
-    is_named || exit || now && (has_exited || pod.status.phase == "Failed")
-}
-
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
@@ -172,12 +196,16 @@ mod tests {
     use super::*;
 
     fn jobset(strategy: &str) -> JobSet {
-        let restart = json!({"number": 1, "strategy": "InPlaceRestart", "startTime": "2026-01-01T00:00:00.000000Z",
-            "message": "Pod train-w-0-1-a on node n failed in epoch 3, container worker exited with code 1 (Error)"});
+        let restarts = [
+            "Pod train-w-0-1-a on node n failed in epoch 3, container worker exited with code 1 (Error)",
+            "restart requested: train-w-0-0-a hangs in epoch 3; Pod train-w-0-0-a on node n; request a",
+            "Pod train-w-0-9-a on node n failed in epoch 12, container worker exited with code 1 (Error)",
+        ];
+        let restart = |message| json!({"number": 1, "strategy": "InPlaceRestart", "startTime": "2026-01-01T00:00:00.000000Z", "message": message});
         serde_json::from_value(json!({
             "metadata": {"name": "train", "uid": "u"},
             "spec": {"replicatedJobs": [], "failurePolicy": {"restartStrategy": strategy}},
-            "status": {"syncedEpoch": 4, "deprecatedEpoch": 3, "recentRestarts": [restart]}}))
+            "status": {"syncedEpoch": 4, "deprecatedEpoch": 3, "recentRestarts": restarts.map(restart)}}))
         .unwrap()
     }
 
@@ -213,8 +241,8 @@ mod tests {
     }
 
     #[rstest]
-    #[case::present(at(4), Ok((false, Some(4), None)))]
-    #[case::before(at(3), Ok((true, Some(3), None)))]
+    #[case::present(at(4), Ok((false, Some(4), Some(4))))]
+    #[case::before(at(3), Ok((true, Some(3), Some(3))))]
     #[case::long_before(at(2), Err("its log of epoch 2 is gone with its container"))]
     #[case::all(LogChoice::default(), Ok((false, Some(4), None)))]
     #[case::previous(LogChoice { previous: true, ..LogChoice::default() }, Ok((true, Some(3), None)))]
@@ -227,6 +255,23 @@ mod tests {
             Ok(expected) => assert_eq!(found, Ok(expected)),
             Err(why) => assert!(found.as_ref().is_err_and(|text| text.contains(why)), "{found:?}"),
         }
+    }
+
+    /// The kubelet gives the log of the run before, also without being asked for it.
+    #[rstest]
+    #[case::at_the_barrier("5", "PodInitializing", 4)]
+    #[case::lifted_and_not_started("4", "PodInitializing", 3)]
+    #[case::backs_off("4", "CrashLoopBackOff", 4)]
+    fn log_of_worker_that_waits_is_of_its_last_run(#[case] epoch: &str, #[case] reason: &str, #[case] expected: i32) {
+        let mut waiting = pod(0, epoch, false);
+        let state = json!({"name": "worker", "containerID": "c", "state": {"waiting": {"reason": reason}}, "lastState": {"terminated": {"exitCode": 1}}});
+        waiting.status.container_statuses = vec![serde_json::from_value(state).unwrap()];
+        for choice in [LogChoice::default(), at(expected)] {
+            let found = only(&waiting, &choice).unwrap();
+            assert_eq!((found.previous, found.epoch), (false, Some(expected)), "{choice:?}");
+        }
+        let previous = only(&waiting, &LogChoice { previous: true, ..LogChoice::default() }).unwrap();
+        assert_eq!(previous.epoch, Some(if reason == "PodInitializing" { expected } else { expected - 1 }));
     }
 
     #[test]
@@ -279,6 +324,7 @@ mod tests {
         assert_eq!(chosen(&failed(None)), ["train-w-0-1-a", "train-w-0-2-a"]);
         assert_eq!(chosen(&failed(Some(3))), ["train-w-0-1-a"]);
         assert_eq!(chosen(&failed(Some(2))), ["train-w-0-2-a"]);
+        assert_eq!(chosen(&failed(Some(1))), [""; 0], "epoch 1 is no part of epoch 12");
     }
 
     #[test]
