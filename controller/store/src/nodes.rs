@@ -17,6 +17,8 @@ const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 pub struct NodeView {
     /// Labels: topology domains are named by them.
     labels: BTreeMap<Arc<str>, Arc<str>>,
+    /// When it joined the cluster. A machine that is repaired may join again by the same name.
+    pub created: Option<Timestamp>,
     /// Since when it carries the taint, if it does.
     pub unreachable_since: Option<Timestamp>,
     /// Since when it is cordoned, as its taint says, if it is.
@@ -110,6 +112,7 @@ impl Nodes {
         let labels = node.labels().iter().map(|(key, value)| (self.text(key), self.text(value))).collect();
         NodeView {
             labels,
+            created: node.metadata.creation_timestamp.as_ref().map(|time| time.0),
             unreachable_since: since(UNREACHABLE),
             cordoned_since: since(UNSCHEDULABLE).filter(|_| node.spec.unschedulable),
             ready: node.status.conditions.iter().any(|it| it.type_ == "Ready" && it.is_true()),

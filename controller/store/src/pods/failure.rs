@@ -16,6 +16,10 @@ use super::containers::{lost_with_its_node, supervisors};
 const DISRUPTION_TARGET: &str = "DisruptionTarget";
 /// Reason of a container in which the kernel has killed a process for want of memory, at any time.
 const OOM_KILLED: &str = "OOMKilled";
+/// Reason of a Pod that has run for longer than it may (`activeDeadlineSeconds`), or waited.
+const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
+/// Reasons of Pods that somebody has ended: their deadline, and a node that is shut down.
+const OF_ASKED: [&str; 3] = [DEADLINE_EXCEEDED, "NodeShutdown", "Terminated"];
 /// Exit code of a process that got SIGKILL: 128 and the number of the signal.
 const KILLED: i32 = 137;
 /// Longest termination message that is kept, in bytes. It is cut at its begin: the last words say most.
@@ -35,7 +39,8 @@ pub struct PodFailure {
     pub first: Option<Exit>,
     /// Whether its node has refused the Pod: the Pod failed, and no container of it was ever created.
     ///
-    /// A kubelet that starts admits Pods again that have run, and forgets the containers of those that it refuses.
+    /// A kubelet that starts admits Pods again that have run, and forgets the containers of those that it refuses. A Pod past its
+    /// deadline is not refused: its image may never have come.
     pub refused: bool,
     /// Whether its node has restarted, and does not start it again.
     pub node_restarted: bool,
@@ -56,6 +61,13 @@ pub struct Exit {
     /// What the container left in its termination log.
     pub message: String,
     pub finished_at: Option<Timestamp>,
+}
+
+impl Exit {
+    /// Whether the kernel has killed it for want of memory.
+    pub fn is_out_of_memory(&self) -> bool {
+        self.reason == OOM_KILLED
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -94,7 +106,11 @@ impl PodFailure {
             first: all_exits.filter(|exit| exit.code != 0).min_by_key(|exit| exit.finished_at),
             disruption: disruption.map(|it| (it.reason.clone(), it.message.clone())),
             disrupted_at: disruption.and_then(|it| it.last_transition_time.as_ref()).map(|time| time.0),
-            refused: phase == "Failed" && !deleted && disruption.is_none() && !all.clone().any(was_created),
+            refused: phase == "Failed"
+                && reason != DEADLINE_EXCEEDED
+                && !deleted
+                && disruption.is_none()
+                && !all.clone().any(was_created),
             node_restarted: lost_with_its_node(pod).is_some(),
             pod_status: (!reason.is_empty() || !message.is_empty()).then(|| (reason.clone(), last_words(message))),
             policy_input: PolicyInput {
@@ -106,6 +122,12 @@ impl PodFailure {
 
     pub fn is_known(&self) -> bool {
         self.exit.is_some() || self.disruption.is_some() || self.pod_status.is_some()
+    }
+
+    /// Whether somebody has ended the Pod: a disruption, its deadline, or the shutdown of its node. That is no fault of its worker or node.
+    pub fn was_asked(&self) -> bool {
+        let is_one = |(reason, _): &(String, String)| OF_ASKED.contains(&reason.as_str());
+        self.disruption.is_some() || self.pod_status.as_ref().is_some_and(is_one)
     }
 
     /// The failure that an agent has reported, of a Pod with this status.

@@ -164,8 +164,10 @@ impl PodSlot {
         if is_going {
             self.note_given_up(&uid);
         }
-        // A Pod that has passed the barrier is not held up by failures that are observed late.
-        if self.members.iter().any(|member| member.is_well_in(epochs.synced)) {
+        // A Pod that has passed the barrier is not held up by failures that are observed late. One that has failed since is over, and its
+        // successors may be held up.
+        let has_passed = |it: &Member| it.view.phase != PodPhase::Failed && it.is_well_in(epochs.synced);
+        if self.members.iter().any(has_passed) {
             self.blocked = None;
         }
         if let Some(epoch) = change.broke_in.filter(|epoch| *epoch > epochs.deprecated) {
