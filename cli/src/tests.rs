@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::Parser as _;
 use jobset_api::{JobSet, labels};
-use jobset_objects::{PartialJob, PartialPod};
+use jobset_objects::{PartialJob, PartialNode, PartialPod};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::PodSpec;
 use k8s_openapi::api::events::v1;
@@ -170,7 +170,8 @@ impl Case {
             Command::Nodes(args) => {
                 let namespace = (!args.all_namespaces).then_some("ml");
                 let list = templates.all::<JobSet>("jobset", &self.list);
-                rendered(&nodes::report(&list, facts.nodes.as_deref(), namespace, view.now), format, &view)
+                let all: Option<Vec<PartialNode>> = self.nodes.as_ref().map(|nodes| templates.all("node", nodes));
+                rendered(&nodes::report(&list, all.as_deref(), namespace, view.now), format, &view)
             }
             Command::Goodput(args) => {
                 let namespace = (!args.jobsets.all_namespaces).then_some("ml");

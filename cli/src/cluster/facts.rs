@@ -1,16 +1,19 @@
 //! Reads the [`Facts`] of an explanation. A resource that the user may not read is left out.
 
+use std::fmt::Debug;
+
 use jobset_api::agent::RELAY_CONFIG_MAP;
 use jobset_api::{GROUP, LEASE, labels};
-use jobset_objects::{FAILED_CREATE, PartialNode, PartialPod};
+use jobset_objects::{FAILED_CREATE, PartialPod};
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::jiff::Timestamp;
-use kube::Api;
 use kube::api::{ListParams, PostParams};
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
 
 use super::connect::Cluster;
 use super::fetch::all;
@@ -64,10 +67,12 @@ impl Cluster {
         facts
     }
 
-    /// All nodes; none if the user may not list them.
-    pub async fn nodes(&self) -> Option<Vec<PartialNode>> {
-        let api: Api<PartialNode> = Api::all(self.client.clone());
-        all(&api, &ListParams::default(), "list nodes").await.ok()
+    /// All nodes, with the fields that the caller reads; none if the user may not list them.
+    pub async fn nodes<K>(&self) -> Option<Vec<K>>
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+    {
+        all(&Api::all(self.client.clone()), &ListParams::default(), "list nodes").await.ok()
     }
 
     /// The Pods of all JobSets that keep a leader of exclusive placement away, by the labels that its anti-affinity reads.

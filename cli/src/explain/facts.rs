@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jobset_api::{JobSet, conditions, labels};
-use jobset_objects::{PartialJob, PartialNode, PartialPod};
+use jobset_objects::{PartialJob, PartialPod};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 
+use super::candidates::CandidateNode;
 use super::capacity::PodRequests;
 use super::problem::{self, PodProblem, ProblemKind};
 use crate::leader::Leader;
@@ -29,7 +30,7 @@ pub struct Facts {
     /// Whether an admission webhook is configured for JobSets; none if the user may not read that.
     pub admission: Option<bool>,
     /// The nodes, if a Pod cannot be scheduled; none if the user may not read them.
-    pub nodes: Option<Vec<PartialNode>>,
+    pub nodes: Option<Vec<CandidateNode>>,
     /// The Pods of JobSets that have nodes, in all namespaces, if a leader of exclusive placement cannot be scheduled; none if the
     /// user may not read them.
     pub occupants: Option<Vec<PartialPod>>,

@@ -5,6 +5,7 @@
 
 mod admission;
 mod barrier;
+mod candidates;
 mod capacity;
 mod controller;
 mod crash_loop;
@@ -26,6 +27,7 @@ mod topology;
 use kube::ResourceExt as _;
 use serde::Serialize;
 
+pub use candidates::CandidateNode;
 pub use capacity::PodRequests;
 pub use facts::{FactNeeds, Facts};
 

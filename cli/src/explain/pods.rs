@@ -8,7 +8,7 @@ use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt as _;
 
 use super::creation::newest;
-use super::problem::{self, PodProblem, ProblemKind, names};
+use super::problem::{self, PodProblem, ProblemClass, ProblemKind, names};
 use super::topology::Topology;
 use super::{Facts, Finding};
 use crate::output::one_line;
@@ -34,15 +34,24 @@ pub(super) fn failing_jobs(facts: &Facts) -> Vec<Finding> {
 }
 
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
-    let mut problems: BTreeMap<PodProblem, Vec<&PartialPod>> = BTreeMap::new();
     let failed = facts.pods.iter().filter(|pod| is_unanswered(pod, facts)).map(|pod| (&**pod, problem::of_failed(pod)));
-    for (pod, problem) in facts.problems().chain(failed) {
-        problems.entry(problem).or_default().push(pod);
+    let mut all: Vec<(&PartialPod, PodProblem)> = facts.problems().chain(failed).collect();
+    all.sort_by_cached_key(|(pod, _)| pod.name_any());
+    let mut shared: BTreeMap<ProblemClass, (PodProblem, Vec<&PartialPod>)> = BTreeMap::new();
+    for (pod, problem) in all {
+        let class = problem.class(image(facts, pod, &problem.subject));
+        shared.entry(class).or_insert_with(|| (problem, Vec::new())).1.push(pod);
     }
-    for pods in problems.values_mut() {
-        pods.sort_by_key(|pod| pod.name_any());
-    }
-    problems.iter().map(|(problem, pods)| finding(problem, pods, facts)).collect()
+    shared.values().map(|(problem, pods)| finding(problem, pods, facts)).collect()
+}
+
+/// The image of a container, by the template of the Pod.
+fn image<'a>(facts: &'a Facts, pod: &PartialPod, container: &str) -> Option<&'a str> {
+    let group = pod.labels().get(labels::REPLICATED_JOB_NAME)?;
+    let group = facts.jobset.spec.replicated_jobs.iter().find(|it| it.name == *group)?;
+    let template = group.template.spec.template.spec.as_ref()?;
+    let mut containers = template.containers.iter().chain(template.init_containers.iter().flatten());
+    containers.find(|it| it.name == container)?.image.as_deref()
 }
 
 /// Whether a Pod has failed, and its Job has neither created another one in its place nor failed.
@@ -66,9 +75,7 @@ fn finding(problem: &PodProblem, pods: &[&PartialPod], facts: &Facts) -> Finding
         ProblemKind::LeaderUnschedulable => (
             format!("{who}, which leads Job {subject} in exclusive placement, has no node; its followers wait for it."),
             match unlabelled(facts, pods) {
-                None if never_fit(facts, pods).is_some() => {
-                    format!("Nothing that is freed helps: add larger nodes, or ask for less. {RECREATE}")
-                }
+                None if never_fit(facts, pods).is_some() => add_nodes(),
                 Some(key) => format!(
                     "Label the nodes (`kubectl label node NODE {key}=DOMAIN`), or delete the JobSet and create it again with \
                      a label that nodes have."
@@ -77,10 +84,7 @@ fn finding(problem: &PodProblem, pods: &[&PartialPod], facts: &Facts) -> Finding
             },
         ),
         ProblemKind::Unschedulable => match never_fit(facts, pods) {
-            Some(why) => (
-                format!("{who} cannot be scheduled on any node that there is: {why}."),
-                format!("Nothing that is freed helps: add larger nodes, or ask for less. {RECREATE}"),
-            ),
+            Some(why) => (format!("{who} cannot be scheduled on any node that there is: {why}."), add_nodes()),
             None => (
                 format!("{who} cannot be scheduled now."),
                 format!("Free what is missing, or add nodes: the scheduler tries again. {RECREATE}"),
@@ -149,6 +153,11 @@ fn finding(problem: &PodProblem, pods: &[&PartialPod], facts: &Facts) -> Finding
         ),
     };
     Finding::new(format!("{kind:?}"), what, advice).with(details(problem, pods, facts))
+}
+
+/// What to do for a Pod that no node can ever hold.
+fn add_nodes() -> String {
+    format!("Nothing that is freed helps: add nodes that can hold it, or ask for less. {RECREATE}")
 }
 
 fn details(problem: &PodProblem, pods: &[&PartialPod], facts: &Facts) -> Vec<String> {

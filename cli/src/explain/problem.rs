@@ -1,7 +1,9 @@
 //! The problem that keeps one Pod from being ready.
 
 use jobset_api::labels;
-use jobset_objects::{ContainerTerminated, PartialContainerStatus, PartialPod};
+use jobset_objects::{
+    ALL_CONTAINERS_RESTARTING, ContainerTerminated, PartialContainerStatus, PartialPod, RESTARTING_ALL_CONTAINERS,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
@@ -48,15 +50,25 @@ impl ProblemKind {
     }
 }
 
-/// A problem of a Pod. Pods with equal problems share a finding.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// A problem of a Pod. Pods with the same [`ProblemClass`] share a finding.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PodProblem {
     pub(super) kind: ProblemKind,
     /// The container, or what the kind says; may be empty.
     pub(super) subject: String,
+    /// How the container ended; empty if the problem is none of an end.
+    exit: String,
     /// The message of the scheduler or the kubelet, or the exit code and termination message; may be empty.
     pub(super) message: String,
 }
+
+/// What problems of several Pods have in common: kind, subject, how a container ended, and the message but for what differs from Pod to
+/// Pod, such as addresses, ports and ranks. Of an image, only its name: each try to pull it may fail with other words.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ProblemClass(ProblemKind, String, String, String);
+
+/// Reasons of the container runtime for which an image cannot be pulled, beside those that have the word in their name.
+const OF_IMAGES: [&str; 2] = ["RegistryUnavailable", "SignatureValidationFailed"];
 
 /// Words with which the kubelet begins a message about a pull that has failed and is to be tried again. The rest is the same.
 const BACK_OFF: &str = "Back-off pulling image ";
@@ -77,8 +89,24 @@ impl PodProblem {
     }
 
     fn new(kind: ProblemKind, subject: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { kind, subject: subject.into(), message: message.into() }
+        Self { kind, subject: subject.into(), exit: String::new(), message: message.into() }
     }
+
+    /// The class of the problem. `image` is that of the container, if it is known.
+    pub(super) fn class(&self, image: Option<&str>) -> ProblemClass {
+        let Self { kind, subject, exit, message } = self;
+        let words = match kind {
+            ProblemKind::ImagePull => image.unwrap_or_default().to_owned(),
+            _ => without_numbers(message),
+        };
+        ProblemClass(*kind, subject.clone(), exit.clone(), words)
+    }
+}
+
+/// The words of a message that have no digit.
+fn without_numbers(message: &str) -> String {
+    let words = message.split(|letter: char| !letter.is_alphanumeric());
+    words.filter(|word| !word.contains(|letter: char| letter.is_ascii_digit())).collect::<Vec<_>>().join(" ")
 }
 
 /// The problem of a Pod. None if the Pod is ready, has ended, or only waits at the barrier for other Pods, or if its agent may have
@@ -110,7 +138,12 @@ pub(super) fn of(pod: &PartialPod, epochs: Option<Epochs>, now: Timestamp) -> Op
         return Some(problem);
     }
     match barrier {
-        _ if is_restarting => None,
+        // The worker of a supervisor may still end: the barrier says so.
+        _ if is_restarting => {
+            let is_back = containers().all(|status| status.state.running.is_some());
+            let hangs = !is_back && hangs(pod, barrier, epochs, now);
+            hangs.then(|| PodProblem::new(ProblemKind::Starting, waits_for(pod), ""))
+        }
         Some(PodBarrier::Waiting) => None,
         Some(PodBarrier::Unreported) if epochs.is_some_and(|epochs| may_have_reported(pod, epochs, now)) => None,
         Some(PodBarrier::Unreported) if containers().any(|status| status.state.running.is_some()) => {
@@ -118,6 +151,19 @@ pub(super) fn of(pod: &PartialPod, epochs: Option<Epochs>, now: Timestamp) -> Op
         }
         _ => Some(PodProblem::new(ProblemKind::Starting, waits_for(pod), "")),
     }
+}
+
+/// A Pod that is told to restart is given this time. Most restarts end in less.
+const RESTART: SignedDuration = SignedDuration::from_secs(10);
+
+/// Whether a restart of the Pod in place has taken long since it was told to, or since its agent ended for that.
+fn hangs(pod: &PartialPod, barrier: Option<PodBarrier>, epochs: Option<Epochs>, now: Timestamp) -> bool {
+    let told = epochs.filter(|_| barrier == Some(PodBarrier::Restarting)).and_then(|epochs| epochs.since);
+    let restarts = pod.condition(ALL_CONTAINERS_RESTARTING).filter(|condition| condition.is_true());
+    let began = restarts.and_then(|restarts| restarts.last_transition_time.as_ref());
+    let ends = pod.status.init_container_statuses.iter().filter_map(|status| status.state.terminated.as_ref());
+    let times = ends.filter_map(|end| end.finished_at.as_ref()).chain(began).map(|time| time.0).chain(told);
+    times.max().is_some_and(|since| since.duration_until(now) >= RESTART)
 }
 
 /// How a Pod has failed, by its worker if that tells.
@@ -203,7 +249,8 @@ fn container(pod: &PartialPod, status: &PartialContainerStatus) -> Option<PodPro
             words => format!("termination message: {words}"),
         };
         let kind = if is_init { ProblemKind::InitContainerFails } else { ProblemKind::ContainerFails };
-        problem(kind, format!("{}, {words}", ended(end)))
+        let exit = ended(end);
+        PodProblem { message: format!("{exit}, {words}"), exit, ..problem(kind, String::new()) }
     };
     if let Some(end) = status.state.terminated.as_ref().filter(|end| end.exit_code != 0) {
         return Some(failed(end));
@@ -215,15 +262,16 @@ fn container(pod: &PartialPod, status: &PartialContainerStatus) -> Option<PodPro
     let message = named.fold(waiting.message.clone(), |message, (name, word)| message.replace(name.as_str(), word));
     let words = format!("{}: {message}", waiting.reason);
     match waiting.reason.as_str() {
+        "" | "ContainerCreating" | "PodInitializing" | RESTARTING_ALL_CONTAINERS => None,
         "CrashLoopBackOff" => {
             let end = status.last_state.terminated.as_ref();
             Some(end.map_or_else(|| problem(ProblemKind::ContainerFails, words), failed))
         }
-        reason if reason.contains("Image") || reason == "RegistryUnavailable" => {
+        reason if reason.contains("Image") || OF_IMAGES.contains(&reason) => {
             Some(problem(ProblemKind::ImagePull, String::new()).of_image(reason, &message))
         }
-        reason if reason.ends_with("Error") => Some(problem(ProblemKind::ContainerConfig, words)),
-        _ => None,
+        // The kubelet and container runtimes have more reasons than anybody can list.
+        _ => Some(problem(ProblemKind::ContainerConfig, words)),
     }
 }
 

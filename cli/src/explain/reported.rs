@@ -54,12 +54,22 @@ pub(super) fn child_refused(facts: &Facts) -> Vec<Finding> {
 }
 
 pub(super) fn recreation_blocked(facts: &Facts) -> Vec<Finding> {
+    let Some(condition) = facts.condition(conditions::RECREATION_BLOCKED) else { return Vec::new() };
+    let (kind, name) = left_over(&condition.message).unwrap_or(("Pod", "POD"));
     let advice = format!(
-        "See what keeps the named Pods: `{}`. Jobs are created when they are gone.",
-        facts.kubectl("get pod POD -o jsonpath='{.metadata.finalizers}'")
+        "See what keeps the named {kind}s: `{}`. Jobs are created when they are gone.",
+        facts.kubectl(&format!("get {} {name} -o jsonpath='{{.metadata.finalizers}}'", kind.to_lowercase()))
     );
-    let what = "Pods of an earlier attempt do not go, and the Jobs of this one wait for them.";
-    named(facts, conditions::RECREATION_BLOCKED, "RecreationBlocked", what, &advice)
+    let what = format!("{kind}s of an earlier attempt do not go, and the Jobs of this one wait for them.");
+    named(facts, conditions::RECREATION_BLOCKED, "RecreationBlocked", &what, &advice)
+}
+
+/// Kind and name of the first object of an earlier attempt that the message of the condition names.
+fn left_over(message: &str) -> Option<(&'static str, &str)> {
+    let (_, objects) = message.split_once("Jobs wait for them: ")?;
+    let mut words = objects.split([' ', ',']);
+    let kind = words.next().and_then(|word| ["Pod", "Job"].into_iter().find(|kind| *kind == word))?;
+    Some((kind, words.next().filter(|name| !name.is_empty())?))
 }
 
 /// A remark: somebody asks for a restart, and the controller has not dealt with it.

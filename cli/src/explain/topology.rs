@@ -3,17 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jobset_api::labels;
-use jobset_objects::{PartialNode, PartialPod};
+use jobset_objects::PartialPod;
 use kube::ResourceExt as _;
 
-use super::Facts;
+use super::{CandidateNode, Facts};
 
 /// The most domains in a finding.
 const SHOWN: usize = 5;
 
 /// What the nodes say about Pods that cannot be scheduled. `None` if the user may not read nodes.
 pub(super) struct Topology<'a> {
-    nodes: &'a [PartialNode],
+    nodes: &'a [CandidateNode],
     occupants: &'a [PartialPod],
 }
 

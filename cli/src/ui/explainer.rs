@@ -4,14 +4,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use jobset_objects::PartialNode;
 use k8s_openapi::jiff::Timestamp;
 use tokio::time::{Instant, timeout};
 
 use super::live::Live;
 use super::view::Revision;
 use crate::cluster::Cluster;
-use crate::explain::{FactNeeds, Facts};
+use crate::explain::{CandidateNode, FactNeeds, Facts};
 use crate::mirror::JobSetKey;
 use crate::output::capitalized;
 
@@ -31,7 +30,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 const NODES: Duration = Duration::from_secs(30);
 
 /// The nodes, and when they were listed.
-type KnownNodes = (Instant, Vec<PartialNode>);
+type KnownNodes = (Instant, Vec<CandidateNode>);
 /// When a JobSet was explained last, and the revision in which it had changed last.
 type Asked = (Instant, Revision);
 
