@@ -89,7 +89,7 @@ pub(super) fn start_time(reconciliation: &Reconciliation<'_>) -> Option<Timestam
 }
 
 /// When the workers began to run, if they run. A group that fails before its barrier is lifted has not run at all.
-fn began_to_run<'a>(reconciliation: &'a Reconciliation<'_>) -> Option<&'a MicroTime> {
+pub(super) fn began_to_run<'a>(reconciliation: &'a Reconciliation<'_>) -> Option<&'a MicroTime> {
     let status = &reconciliation.status;
     if reconciliation.in_place() {
         status.epoch_transition_time.as_ref().filter(|_| !status.epochs().is_closed())

@@ -48,6 +48,8 @@ pub(super) struct Blame {
     pub job: String,
     pub index: i32,
     pub node: Arc<str>,
-    /// When its worker ended, if that was observed.
-    pub at: Option<Timestamp>,
+    /// When its worker ended, or when that was observed.
+    pub at: Timestamp,
+    /// Why its worker ended.
+    pub trigger: Trigger,
 }

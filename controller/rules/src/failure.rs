@@ -11,7 +11,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::cause::{Blame, Cause, Counting};
 use crate::epochs::Epochs;
-use crate::nodes::blame::{self, WorkerEnd};
+use crate::nodes::blame::{self, WorkerEnd, was_asked};
 use crate::reconciliation::{Current, Reconciliation, node_name};
 use crate::restart::recreate;
 use crate::types::{Fact, Trigger};
@@ -52,7 +52,7 @@ pub(super) fn apply_policy(reconciliation: &mut Reconciliation<'_>) -> ControlFl
     }
     let Some(policy) = &reconciliation.observed.jobset.spec.failure_policy else {
         let blame = blamed(reconciliation, first);
-        nodes::strike(reconciliation, blame.as_ref(), Trigger::JobFailed);
+        nodes::strike(reconciliation, blame.as_ref());
         let message = format!("{}; there is no failure policy", describe(first));
         return reconciliation.fail(conditions::FAILED_JOBS, message);
     };
@@ -70,7 +70,7 @@ fn carry_out(reconciliation: &mut Reconciliation<'_>, verdict: &PolicyVerdict<'_
     let rule = verdict.rule.map(|(index, _)| index);
     // The others restart the JobSet as a whole, which strikes by itself.
     if !matches!(verdict.action, Do::RestartJobSet | Do::RestartJobSetAndIgnoreMaxRestarts) {
-        nodes::strike(reconciliation, cause.blame.as_ref(), cause.trigger);
+        nodes::strike(reconciliation, cause.blame.as_ref());
     }
     reconciliation.facts.push(Fact::PolicyApplied { action: verdict.action, rule });
     match verdict.action {
@@ -86,13 +86,13 @@ fn carry_out(reconciliation: &mut Reconciliation<'_>, verdict: &PolicyVerdict<'_
         }
         Do::RestartJob | Do::RecreateJob | Do::RestartJobAndIgnoreMaxRestarts => {
             restart_jobs(reconciliation, verdict)?;
-            nodes::judge(reconciliation, cause.blame.as_ref(), cause.trigger);
+            nodes::judge(reconciliation, cause.blame.as_ref());
             // The counters have to be stored before another rule decides.
             ControlFlow::Break(())
         }
         Do::RestartReplicatedJob => {
             restart_replicated_job(reconciliation, job, &cause)?;
-            nodes::judge(reconciliation, cause.blame.as_ref(), cause.trigger);
+            nodes::judge(reconciliation, cause.blame.as_ref());
             ControlFlow::Break(())
         }
         // A verdict has no Jobs with the action FailJob.
@@ -308,13 +308,10 @@ fn blamed(reconciliation: &Reconciliation<'_>, job: &FailedJob<'_>) -> Option<Bl
     let worker = worker(job)?;
     let failed = reconciliation.current.iter().filter_map(|current| current.pods).flat_map(JobPods::failed_last);
     let others = failed.filter(|pod| pod.uid != worker.uid && !was_asked(pod));
-    let ends: Vec<_> = iter::once(worker).chain(others).map(|pod| WorkerEnd::of_pod(pod, was_asked(pod))).collect();
-    blame::of(reconciliation, &ends)
-}
-
-/// Whether the Pod was asked to go before it ended.
-fn was_asked(pod: &PodView) -> bool {
-    pod.deleted_at.is_some_and(|at| ended_at(pod).is_none_or(|ended| ended >= at))
+    let ends = iter::once(worker).chain(others).map(|pod| WorkerEnd::of_pod(pod, Trigger::JobFailed)).collect();
+    // Jobs may have failed long before, and stay. A worker that restarts in place may have failed before this one.
+    let is_old = |blame: &Blame| blame.pod != worker.name && blame.trigger == Trigger::JobFailed;
+    blame::of(reconciliation, ends).filter(|blame| !is_old(blame))
 }
 
 fn ended_at(pod: &PodView) -> Option<Timestamp> {

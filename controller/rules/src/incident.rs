@@ -41,8 +41,7 @@ pub(super) fn with_lost(reconciliation: &Reconciliation<'_>, lost: &[(FailedWork
     failures.sort_by_key(|(worker, _)| (ended_at(worker).is_none(), ended_at(worker), &worker.pod));
     let mut cause =
         failures.first().map_or_else(|| unobserved(reconciliation), |(first, _)| cause(describe(first), first));
-    cause.blame =
-        blame::in_place(reconciliation, failures.iter().map(|(worker, _)| WorkerEnd::of_worker(worker)).collect());
+    cause.blame = blame::of(reconciliation, failures.iter().map(|(worker, _)| WorkerEnd::of_worker(worker)).collect());
     cause.failed_at = failed_at;
     cause.is_loss &= failures.iter().all(|(worker, _)| worker.is_loss());
     match uncounted_by(reconciliation, &failures) {
@@ -132,10 +131,10 @@ fn finished_at(worker: &FailedWorker) -> Option<Timestamp> {
     worker.failure.exit.as_ref()?.finished_at
 }
 
-fn trigger(worker: &FailedWorker) -> Trigger {
+pub(super) fn trigger(worker: &FailedWorker) -> Trigger {
     let exit = exit_class(&worker.failure);
     match &worker.failure.disruption {
-        Some((reason, _)) if OF_LOST_NODES.contains(&reason.as_str()) => Trigger::NodeLost,
+        Some(_) if is_of_lost_node(&worker.failure) => Trigger::NodeLost,
         Some(_) => Trigger::Eviction,
         None if worker.failure.refused => Trigger::Refused,
         None if worker.failure.node_restarted => Trigger::NodeLost,
@@ -145,10 +144,15 @@ fn trigger(worker: &FailedWorker) -> Trigger {
     }
 }
 
+/// Whether the Pod went with its node.
+pub(super) fn is_of_lost_node(failure: &PodFailure) -> bool {
+    failure.disruption.as_ref().is_some_and(|(reason, _)| OF_LOST_NODES.contains(&reason.as_str()))
+}
+
 fn exit_class(failure: &PodFailure) -> ExitClass {
     match &failure.exit {
         None => ExitClass::Unknown,
-        Some(exit) if exit.reason == "OOMKilled" => ExitClass::OutOfMemory,
+        Some(exit) if exit.is_out_of_memory() => ExitClass::OutOfMemory,
         Some(exit) if exit.code == 0 => ExitClass::Success,
         Some(exit) if exit.code < SIGNALS => ExitClass::Error,
         Some(_) => ExitClass::Signal,

@@ -125,7 +125,7 @@ fn in_place_rules(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
     support::set_condition(reconciliation);
     if !is_suspended {
         restore::epochs(reconciliation)?;
-        nodes::take_back::take_back(reconciliation);
+        nodes::reconsider::reconsider(reconciliation)?;
         nodes::strike_refusals(reconciliation);
         barrier::limit_failures(reconciliation)?;
         nodes::relax::replace_unschedulable(reconciliation)?;

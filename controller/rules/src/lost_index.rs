@@ -39,7 +39,7 @@ pub(super) fn recreate(reconciliation: &mut Reconciliation<'_>, epochs: Epochs) 
         None => Counting::Counted,
     };
     let workers = lost.iter().filter_map(|lost| lost.worker.as_ref());
-    let blame = blame::of(reconciliation, &workers.map(WorkerEnd::of_worker).collect::<Vec<_>>());
+    let blame = blame::of(reconciliation, workers.map(WorkerEnd::of_worker).collect());
     let cause = Cause { blame, ..cause(first, is_loss) };
     restart::recreate(reconciliation, counting, &cause)
 }

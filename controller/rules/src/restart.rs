@@ -71,7 +71,7 @@ pub(super) fn count(reconciliation: &mut Reconciliation<'_>, counting: Counting,
     if counting == Counting::Already {
         return ControlFlow::Continue(());
     }
-    nodes::strike(reconciliation, cause.blame.as_ref(), cause.trigger);
+    nodes::strike(reconciliation, cause.blame.as_ref());
     progress::note_end(reconciliation, cause.is_failure());
     if counting == Counting::Counted {
         budget::require(reconciliation, Scope::JobSet, cause)?;
@@ -79,7 +79,7 @@ pub(super) fn count(reconciliation: &mut Reconciliation<'_>, counting: Counting,
             reconciliation.status.restarts_count_towards_max.saturating_add(1);
     }
     reconciliation.status.group_restarts = reconciliation.status.group_restarts.saturating_add(1);
-    nodes::judge(reconciliation, cause.blame.as_ref(), cause.trigger);
+    nodes::judge(reconciliation, cause.blame.as_ref());
     ControlFlow::Continue(())
 }
 

@@ -6,14 +6,16 @@
 pub(crate) mod blame;
 pub(crate) mod moves;
 pub(crate) mod pinned;
+pub(crate) mod reconsider;
 pub(crate) mod relax;
-pub(crate) mod take_back;
+mod slots;
 pub(crate) mod verdict;
 pub(crate) mod way_out;
 
-use jobset_api::nodes::KEPT;
+use std::collections::BTreeMap;
+
 use jobset_api::{AvoidedNode, LaterFields, NodeStrike, event, labels};
-use jobset_store::pods::{Blocked, JobPods};
+use jobset_store::pods::{Blocked, JobPods, PodView};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
@@ -21,6 +23,7 @@ use crate::backoff;
 use crate::cause::Blame;
 use crate::reconciliation::Reconciliation;
 use crate::types::{Fact, Trigger};
+use slots::slot_of;
 use verdict::{COOL_DOWN, StrikeVerdict};
 use way_out::WayOut;
 
@@ -49,6 +52,10 @@ pub(super) fn may_move(reconciliation: &Reconciliation<'_>) -> bool {
 pub(super) fn expire(reconciliation: &mut Reconciliation<'_>) {
     let now = reconciliation.now.0;
     verdict::drop_old(&mut reconciliation.status.node_strikes, now);
+    let nodes = &reconciliation.observed.cluster.nodes;
+    // A machine that was repaired, or another one, may join the cluster by the same name.
+    let is_another = |node: &str, at: Timestamp| nodes.get(node).and_then(|it| it.created).is_some_and(|it| it > at);
+    reconciliation.status.node_strikes.retain(|it| !is_another(&it.node, it.time.0));
     let is_off = limit(reconciliation).is_none();
     // The clock of the leader that wrote an entry may have been ahead.
     let latest = now.checked_add(COOL_DOWN).unwrap_or(Timestamp::MAX);
@@ -56,9 +63,15 @@ pub(super) fn expire(reconciliation: &mut Reconciliation<'_>) {
         avoided.until = avoided.until.clone().min(Time(latest));
     }
     let is_expired = |it: &AvoidedNode| it.until.0 <= now;
-    let is_over = |it: &AvoidedNode| is_expired(it) || is_off && it.reason == AvoidedNode::FAILURES;
+    let is_another = |it: &AvoidedNode| is_another(&it.node, it.since.0);
+    let is_over =
+        |it: &AvoidedNode| is_expired(it) || is_another(it) || is_off && it.reason == AvoidedNode::FAILURES;
     clear(reconciliation, is_over, |it| {
-        let why = if is_expired(it) { "its time is over" } else { "the JobSet does not ask for it any longer" };
+        let why = match () {
+            () if is_expired(it) => "its time is over",
+            () if is_another(it) => "it has joined the cluster anew",
+            () => "the JobSet does not ask for it any longer",
+        };
         why.to_owned()
     });
     if let Some(next) = reconciliation.status.avoided_nodes.iter().map(|it| it.until.0).min() {
@@ -68,68 +81,78 @@ pub(super) fn expire(reconciliation: &mut Reconciliation<'_>) {
 
 /// An incident strikes the node that it is blamed on. Called for each incident once, by the write that begins its restart, or by that
 /// which fails the JobSet.
-pub(super) fn strike(reconciliation: &mut Reconciliation<'_>, blame: Option<&Blame>, trigger: Trigger) {
+pub(super) fn strike(reconciliation: &mut Reconciliation<'_>, blame: Option<&Blame>) {
     if let Some(blame) = blame {
-        add(reconciliation, blame, trigger);
+        add(reconciliation, blame);
     }
 }
 
 /// What follows from the newest strike, once it is certain that the restart begins: Pods may leave the node.
-pub(super) fn judge(reconciliation: &mut Reconciliation<'_>, blame: Option<&Blame>, trigger: Trigger) {
+pub(super) fn judge(reconciliation: &mut Reconciliation<'_>, blame: Option<&Blame>) {
     if let Some(blame) = blame {
-        draw_consequences(reconciliation, blame, trigger, true);
+        draw_consequences(reconciliation, blame, true);
     }
 }
 
 /// What follows from the newest strike. Only a restart `moves` Pods.
-fn draw_consequences(reconciliation: &mut Reconciliation<'_>, blame: &Blame, trigger: Trigger, moves: bool) {
+fn draw_consequences(reconciliation: &mut Reconciliation<'_>, blame: &Blame, moves: bool) {
     let Some(limit) = limit(reconciliation) else { return };
     match verdict::judge(&reconciliation.status.node_strikes, limit) {
         StrikeVerdict::Open => {}
         StrikeVerdict::NodeAtFault(failures) => {
-            avoid(reconciliation, blame, trigger, AvoidableNode { failures, limit, moves });
+            avoid(reconciliation, blame, AvoidableNode { failures, limit, moves });
         }
         StrikeVerdict::IndexAtFault(nodes) => clear_for_index(reconciliation, blame, &nodes),
     }
 }
 
-/// Nodes that refuse Pods whose worker never ran: no restart begins, and nobody moves. Each such Pod strikes once, told by its creation.
+/// Nodes that refuse Pods whose worker never ran: no restart begins, and nobody moves. Pods that a node has refused together strike once:
+/// it strikes again if it refuses one that was created later.
 pub(super) fn strike_refusals(reconciliation: &mut Reconciliation<'_>) {
     let blocked = reconciliation.running_pods().flat_map(JobPods::blocked).filter(|it| it.refusals > 0);
-    let refused: Vec<&Blocked> = blocked.filter(|it| it.failure.refused).collect();
-    for blocked in refused {
-        let Some((_, pod)) = reconciliation.observed.pods().named(&blocked.pod) else { continue };
-        let Some((current, index)) = moves::slot_of(reconciliation, &blocked.pod) else { continue };
-        let (job, Some(node)) = (current.name.to_owned(), blocked.node.clone()) else { continue };
-        let blame = Blame { pod: blocked.pod.clone(), job, index, node, at: Some(pod.created) };
-        let is_known = |it: &NodeStrike| {
-            (&*it.node, &it.job, it.index, it.time.0) == (&*blame.node, &blame.job, index, pod.created)
-        };
-        if !reconciliation.status.node_strikes.iter().any(is_known) {
-            add(reconciliation, &blame, Trigger::Refused);
-            draw_consequences(reconciliation, &blame, Trigger::Refused, false);
+    let mut newest = BTreeMap::new();
+    for Blocked { pod, node, .. } in blocked.filter(|it| it.failure.refused && !it.failure.was_asked()) {
+        let Some((_, pod)) = reconciliation.observed.pods().named(pod) else { continue };
+        if let Some(node) = node {
+            let last: &mut &PodView = newest.entry(node).or_insert(pod);
+            if (last.created, &last.name) < (pod.created, &pod.name) {
+                *last = pod;
+            }
+        }
+    }
+    for (node, pod) in newest {
+        let is_known = |it: &NodeStrike| it.node == **node && verdict::is_refusal(it) && it.time.0 >= pod.created;
+        if reconciliation.status.node_strikes.iter().any(is_known) {
+            continue;
+        }
+        let Some((current, index)) = slot_of(reconciliation, &pod.name) else { continue };
+        let (pod, job, at) = (pod.name.clone(), current.name.to_owned(), pod.created);
+        let blame = Blame { pod, job, index, node: node.clone(), at, trigger: Trigger::Refused };
+        if add(reconciliation, &blame) {
+            draw_consequences(reconciliation, &blame, false);
         }
     }
 }
 
-fn add(reconciliation: &mut Reconciliation<'_>, blame: &Blame, trigger: Trigger) {
-    let now = reconciliation.now.0;
-    let strikes = &mut reconciliation.status.node_strikes;
-    strikes.push(NodeStrike {
+/// Adds a strike. Returns whether it is one of those that the status keeps.
+fn add(reconciliation: &mut Reconciliation<'_>, blame: &Blame) -> bool {
+    let strike = NodeStrike {
         node: blame.node.to_string(),
-        time: backoff::micro_time(blame.at.unwrap_or(now).min(now)),
+        time: backoff::micro_time(blame.at),
         job: blame.job.clone(),
         index: blame.index,
-        reason: trigger.word().to_owned(),
+        reason: blame.trigger.word().to_owned(),
         later: LaterFields::new(),
-    });
-    let surplus = strikes.len().saturating_sub(KEPT);
-    strikes.drain(..surplus);
-    reconciliation.facts.push(Fact::NodeStruck);
+    };
+    let is_kept = verdict::add(&mut reconciliation.status.node_strikes, strike);
+    if is_kept {
+        reconciliation.facts.push(Fact::NodeStruck);
+    }
+    is_kept
 }
 
 /// Avoids a node from now on.
-fn avoid(reconciliation: &mut Reconciliation<'_>, blame: &Blame, trigger: Trigger, bad: AvoidableNode) {
+fn avoid(reconciliation: &mut Reconciliation<'_>, blame: &Blame, bad: AvoidableNode) {
     let AvoidableNode { failures, limit, moves } = bad;
     let node = blame.node.to_string();
     if let Some(place) = reconciliation.status.avoided_nodes.iter().position(|it| it.node == node) {
@@ -168,7 +191,7 @@ fn avoid(reconciliation: &mut Reconciliation<'_>, blame: &Blame, trigger: Trigge
         until.0,
         blamed(failures),
         blame.pod,
-        trigger.word(),
+        blame.trigger.word(),
     );
     reconciliation.warn(event::NODE_AVOIDED, message);
     reconciliation.status.avoided_nodes.push(avoided);

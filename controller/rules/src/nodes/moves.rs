@@ -14,6 +14,7 @@ use jobset_api::{AvoidedNode, event};
 use jobset_store::pods::{JobPods, PodView};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
+use super::slots::slot_of;
 use super::verdict;
 use super::way_out::{self, JobLeaves, WayOut};
 use crate::cause::Blame;
@@ -155,15 +156,6 @@ fn whereabouts(reconciliation: &Reconciliation<'_>, avoided: &AvoidedNode, name:
 fn is_back(reconciliation: &Reconciliation<'_>, avoided: &AvoidedNode, node: &str) -> bool {
     let domain = || reconciliation.observed.cluster.nodes.get(node)?.domain(&avoided.topology_key);
     node == avoided.node || !avoided.domain.is_empty() && domain() == Some(&*avoided.domain)
-}
-
-/// The Job and the completion index of a Pod by its name, whether it exists or not.
-pub(super) fn slot_of<'a>(reconciliation: &Reconciliation<'a>, name: &str) -> Option<(Current<'a>, i32)> {
-    reconciliation.current.iter().find_map(|current| {
-        let (index, random) = name.strip_prefix(current.name)?.strip_prefix('-')?.split_once('-')?;
-        let index = index.parse().ok().filter(|_| !random.contains('-'))?;
-        Some((*current, index))
-    })
 }
 
 /// Whether the Pod is older than the decision to avoid its node.

@@ -4,11 +4,12 @@
 //! the index.
 
 use jobset_api::NodeStrike;
-use jobset_api::nodes::STRIKE_LASTS;
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+pub(crate) use jobset_api::nodes::COOL_DOWN;
+use jobset_api::nodes::{KEPT, STRIKE_LASTS};
+use k8s_openapi::jiff::Timestamp;
 
-/// For how long a node is avoided, and for how long the strikes of one index on several nodes speak against the index.
-pub(crate) const COOL_DOWN: SignedDuration = SignedDuration::from_hours(1);
+use crate::types::Trigger;
+
 /// Of so many nodes that a group runs on, one may be avoided.
 const NODES_FOR_ONE: usize = 10;
 
@@ -26,8 +27,8 @@ pub(crate) enum StrikeVerdict {
 /// What the newest strike leads to, if a node may have less than `limit` strikes.
 pub(crate) fn judge(strikes: &[NodeStrike], limit: usize) -> StrikeVerdict {
     let Some(newest) = strikes.last() else { return StrikeVerdict::Open };
-    if is_of_index(newest, strikes) {
-        let others = strikes.iter().filter(|it| speaks_against_index(newest, it));
+    if newest.is_of_index(strikes) {
+        let others = strikes.iter().filter(|it| newest.speaks_against_index_with(it));
         let mut nodes: Vec<String> = others.map(|it| it.node.clone()).chain([newest.node.clone()]).collect();
         nodes.sort_unstable();
         nodes.dedup();
@@ -42,13 +43,13 @@ pub(crate) fn judge(strikes: &[NodeStrike], limit: usize) -> StrikeVerdict {
 
 /// How many strikes count against a node.
 pub(crate) fn counting(strikes: &[NodeStrike], node: &str) -> usize {
-    strikes.iter().filter(|strike| strike.node == node && !is_of_index(strike, strikes)).count()
+    strikes.iter().filter(|strike| strike.node == node && !strike.is_of_index(strikes)).count()
 }
 
 /// Whether the index has lately struck on several nodes: it is not moved.
 pub(crate) fn index_is_at_fault(strikes: &[NodeStrike], job: &str, index: i32, now: Timestamp) -> bool {
     let is_its = |it: &&NodeStrike| it.job == job && it.index == index && now.duration_since(it.time.0) <= COOL_DOWN;
-    strikes.iter().filter(is_its).any(|strike| is_of_index(strike, strikes))
+    strikes.iter().filter(is_its).any(|strike| strike.is_of_index(strikes))
 }
 
 /// Drops strikes that are too old to be kept.
@@ -56,18 +57,30 @@ pub(crate) fn drop_old(strikes: &mut Vec<NodeStrike>, now: Timestamp) {
     strikes.retain(|strike| now.duration_since(strike.time.0) < STRIKE_LASTS);
 }
 
+/// Adds a strike. The newest stay, and of refusals at most as many as of failures: Pods that no node takes push no failures out. Returns
+/// whether it stays.
+pub(crate) fn add(strikes: &mut Vec<NodeStrike>, new: NodeStrike) -> bool {
+    strikes.push(new);
+    let newest = strikes.len() - 1;
+    let refuses_much = strikes.iter().filter(|it| is_refusal(it)).count() > KEPT / 2;
+    if !refuses_much && strikes.len() <= KEPT {
+        return true;
+    }
+    // Of several of one time, the newest goes.
+    let may_go = |place: &usize| !refuses_much || is_refusal(&strikes[*place]);
+    let oldest = (0..=newest).rev().filter(may_go).min_by_key(|place| strikes[*place].time.0);
+    oldest.map(|place| strikes.remove(place));
+    oldest != Some(newest)
+}
+
+/// Whether the node has refused a Pod.
+pub(crate) fn is_refusal(strike: &NodeStrike) -> bool {
+    strike.reason == Trigger::Refused.word()
+}
+
 /// How many nodes may be avoided of so many that a group runs on.
 pub(crate) fn most_avoided(nodes: usize) -> usize {
     (nodes / NODES_FOR_ONE).clamp(1, jobset_api::nodes::KEPT)
-}
-
-fn is_of_index(strike: &NodeStrike, strikes: &[NodeStrike]) -> bool {
-    strikes.iter().any(|other| speaks_against_index(strike, other))
-}
-
-fn speaks_against_index(strike: &NodeStrike, other: &NodeStrike) -> bool {
-    let is_same = (&strike.job, strike.index) == (&other.job, other.index);
-    is_same && strike.node != other.node && strike.time.0.duration_since(other.time.0).abs() <= COOL_DOWN
 }
 
 #[cfg(test)]
@@ -131,6 +144,26 @@ mod tests {
         let mut all = strikes(&[("a", 0, 0), ("a", 0, 1)]);
         drop_old(&mut all, minutes(24 * 60));
         assert_eq!(all, strikes(&[("a", 0, 1)]));
+    }
+
+    /// Strikes of the given minutes, for refusals or for failures.
+    fn of_minutes(range: std::ops::Range<i64>, trigger: Trigger) -> Vec<NodeStrike> {
+        let all: Vec<(&str, i32, i64)> = range.map(|minute| ("a", 0, minute)).collect();
+        strikes(&all).into_iter().map(|it| NodeStrike { reason: trigger.word().to_owned(), ..it }).collect()
+    }
+
+    #[test]
+    fn newest_strikes_stay_and_few_refusals() {
+        let failures = of_minutes(0..10, Trigger::JobFailed);
+        let mut all = failures.clone();
+        let refusals = of_minutes(20..30, Trigger::Refused);
+        let added: Vec<bool> = refusals.iter().map(|it| add(&mut all, it.clone())).collect();
+        assert_eq!((all.len(), added.iter().all(|it| *it)), (KEPT, true));
+        assert_eq!((&all[..8], &all[8..]), (&failures[2..], &refusals[2..]));
+        let before = all.clone();
+        assert!(!refusals[..2].iter().chain(&failures[..2]).any(|it| add(&mut all, it.clone())), "older ones come too late");
+        assert_eq!(all, before);
+        assert!(add(&mut all, of_minutes(40..41, Trigger::JobFailed).remove(0)));
     }
 
     #[rstest]

@@ -224,7 +224,7 @@ fn report_stall(
         }
         StallAction::Fail(index, rule) => {
             reconciliation.facts.push(Fact::PolicyApplied { action: rule.action, rule: Some(index) });
-            crate::nodes::strike(reconciliation, cause.blame.as_ref(), cause.trigger);
+            crate::nodes::strike(reconciliation, cause.blame.as_ref());
             let message = format!("{} (rule {})", cause.message, rule.condition_name(index));
             reconciliation.fail(conditions::FAIL_JOB_SET_ACTION, message)
         }
