@@ -52,15 +52,16 @@ pub struct Pauses {
 }
 
 impl Pauses {
-    /// Whether a pause is much longer than so many steps.
+    /// Whether a pause is much longer than so many steps, as far as this worker has shown how long they are.
     pub fn is_long(&self, pause: Duration, steps: u32) -> bool {
-        self.steps > 0 && pause >= (self.stepped / self.steps).saturating_mul(steps.saturating_mul(MUCH_LONGER))
+        let step = self.stepped.checked_div(self.steps).filter(|step| !step.is_zero());
+        step.is_some_and(|step| pause >= step.saturating_mul(steps.saturating_mul(MUCH_LONGER)))
     }
 
     /// Whether workers declare all phases in which they pause: they have declared one that took much longer than a step, and paused for
     /// no other reason for long enough.
     fn are_declared(&self) -> bool {
-        self.is_long(self.declared, 1) && !self.declared.is_zero() && self.regular >= LONG_REGULAR
+        self.is_long(self.declared, 1) && self.regular >= LONG_REGULAR
     }
 }
 

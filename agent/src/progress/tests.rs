@@ -355,6 +355,20 @@ fn long_first_step_is_noticed_once_by_agent() {
 }
 
 #[test]
+fn day_of_declared_pauses_counts_for_next_epoch() {
+    let mut follow = Follow::new(StallAfter::Auto);
+    for line in [STEPS, ("+ phase=checkpoint", 1, 1), ("+", 30, 1), DAY] {
+        follow.tell(line);
+    }
+    follow.state.end();
+    follow.state.begin(4, Duration::from_secs(follow.now));
+    follow.tell(("+", 2, 100));
+    let since = follow.now;
+    follow.silence(2000);
+    assert_eq!(follow.stalls(), [since + 300]);
+}
+
+#[test]
 fn fast_steps_between_two_readings_are_no_pause() {
     let mut follow = Follow::new(StallAfter::Auto);
     follow.tell(("phase=init", 1, 1));
