@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 
 use jobset_api::{RestartStrategy, conditions, event};
+use jobset_store::JobView;
 use jobset_store::pods::{JobPods, PodView};
 use k8s_openapi::jiff::SignedDuration;
 
@@ -19,8 +20,7 @@ pub(super) fn report(reconciliation: &mut Reconciliation<'_>) {
         return;
     }
     let pods = leftover_pods(reconciliation);
-    let jobs: Vec<&str> =
-        reconciliation.previous.iter().filter(|(_, job)| job.deleting).map(|(name, _)| *name).collect();
+    let jobs: Vec<(&str, &JobView)> = reconciliation.previous.iter().filter(|(_, job)| job.deleting).copied().collect();
     if pods.is_empty() && jobs.is_empty() {
         let message = "no Job or Pod of an earlier attempt is left";
         reconciliation.clear_condition(conditions::RECREATION_BLOCKED, conditions::EARLIER_ATTEMPT_GONE, message);
@@ -33,11 +33,10 @@ pub(super) fn report(reconciliation: &mut Reconciliation<'_>) {
         return;
     };
     let is_new = reconciliation.true_condition(conditions::RECREATION_BLOCKED).is_none();
-    let left: Vec<String> = if pods.is_empty() {
-        jobs.iter().map(|job| format!("Job {job}")).collect()
-    } else {
-        pods.iter().map(|pod| describe(pod)).collect()
-    };
+    // A Job goes after its Pods, unless somebody else keeps it.
+    let jobs = jobs.iter().filter(|(_, job)| pods.is_empty() || job.held_by.is_some());
+    let jobs = jobs.map(|(name, job)| format!("Job {name}{}", kept(job.held_by.as_deref())));
+    let left: Vec<String> = pods.iter().map(|pod| describe(pod)).chain(jobs).collect();
     let message = format!("{begin} these of an earlier attempt are left, and Jobs wait for them: {}", first_few(&left));
     reconciliation.set_condition(conditions::RECREATION_BLOCKED, conditions::EARLIER_ATTEMPT_LEFT, &message);
     if is_new {
@@ -74,6 +73,9 @@ fn leftover_pods<'a>(reconciliation: &Reconciliation<'a>) -> Vec<&'a PodView> {
 /// The Pod, its node, and the finalizer that keeps it.
 fn describe(pod: &PodView) -> String {
     let node = pod.node.as_deref().map(|node| format!(" on node {node}")).unwrap_or_default();
-    let held = pod.held_by.as_deref().map(|finalizer| format!(", which the finalizer {finalizer} keeps"));
-    format!("Pod {}{node}{}", pod.name, held.unwrap_or_default())
+    format!("Pod {}{node}{}", pod.name, kept(pod.held_by.as_deref()))
+}
+
+fn kept(by: Option<&str>) -> String {
+    by.map(|finalizer| format!(", which the finalizer {finalizer} keeps")).unwrap_or_default()
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use jobset_api::{JobSetStatus, ReplicatedJob, ReplicatedJobStatus, RestartBudget, RestartStrategy, conditions};
+use jobset_api::{JobSetStatus, ReplicatedJob, ReplicatedJobStatus, RestartBudget, RestartStrategy, conditions, names};
 use jobset_store::members::Members;
 use jobset_store::pods::{JobPods, PodView};
 use jobset_store::{Finished, JobView, Observed};
@@ -96,7 +96,12 @@ impl<'a> Reconciliation<'a> {
             }
             // The rules ignore a Job whose labels have no valid index.
             let (Some(group), Some(index @ 0..), false) = (group, job.index, job.deleting) else { continue };
-            let jobs = if index < spec.replicated_jobs[group].replicas() { &mut current } else { &mut surplus };
+            let is_surplus = index >= spec.replicated_jobs[group].replicas();
+            // A Job whose label does not match its name is left alone, so nobody deletes it as surplus.
+            if is_surplus && *name != names::job(observed.name(), &spec.replicated_jobs[group].name, index) {
+                continue;
+            }
+            let jobs = if is_surplus { &mut surplus } else { &mut current };
             let pods = observed.pods_of(job);
             let succeeding = success::is_succeeding(job, pods, &spec.replicated_jobs[group].template.spec);
             jobs.push(Current { name, job, group, pods, succeeding });

@@ -16,6 +16,9 @@ const FAILURE_TARGET: &str = "FailureTarget";
 /// Condition of a Job whose success is decided, while its Pods end.
 const SUCCESS_CRITERIA_MET: &str = "SuccessCriteriaMet";
 
+/// Finalizers of objects whose children go first, or stay.
+const OF_GARBAGE_COLLECTOR: [&str; 2] = ["foregroundDeletion", "orphan"];
+
 /// More restarts than any JobSet lives to see.
 const HIGHEST_ATTEMPT: i32 = 1_000_000_000;
 
@@ -34,7 +37,10 @@ pub struct JobView {
     pub index: Option<i32>,
     /// `status.restarts` of the JobSet when it was created; `None` where the label is absent or not a number.
     pub attempt: Option<i32>,
+    pub created: Option<Timestamp>,
     pub deleting: bool,
+    /// A finalizer of somebody else that keeps it, if it is being deleted.
+    pub held_by: Option<Box<str>>,
     pub suspended: bool,
     pub finished: Option<Finished>,
     /// Whether the Job controller is about to fail it: it has given up, and deletes the Pods that are left.
@@ -94,7 +100,9 @@ impl JobView {
             replicated_job: job.labels().get(labels::REPLICATED_JOB_NAME).cloned().unwrap_or_default(),
             index: number(job.labels(), labels::JOB_INDEX),
             attempt: attempt(job.labels(), labels::RESTART_ATTEMPT),
+            created: job.metadata.creation_timestamp.as_ref().map(|time| time.0),
             deleting: job.metadata.deletion_timestamp.is_some(),
+            held_by: held_by(&job).map(Into::into),
             suspended: spec.suspend.unwrap_or(false),
             finished: finished(&status.conditions),
             failing: job.condition(FAILURE_TARGET).is_some(),
@@ -165,6 +173,12 @@ pub fn controller(object: &impl ResourceExt) -> Option<ControllerRef> {
 /// A label or annotation that is a number.
 pub(crate) fn number(values: &BTreeMap<String, String>, key: &str) -> Option<i32> {
     values.get(key)?.parse().ok()
+}
+
+/// The finalizer that keeps an object that is being deleted, if it is not one of the garbage collector.
+fn held_by(object: &impl ResourceExt) -> Option<&str> {
+    let finalizers = object.meta().deletion_timestamp.as_ref().map(|_| object.finalizers())?;
+    finalizers.iter().map(String::as_str).find(|finalizer| !OF_GARBAGE_COLLECTOR.contains(finalizer))
 }
 
 /// A label that counts attempts. One that nobody counted up to is as good as none: a restart could not go above it.
