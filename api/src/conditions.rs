@@ -20,8 +20,12 @@ pub const BARRIER_BLOCKED: &str = "BarrierBlocked";
 pub const RESTART_BACKOFF: &str = "RestartBackoff";
 /// The group has waited at the barrier for long. The message names the Pods that it waits for.
 pub const BARRIER_WAITING: &str = "BarrierWaiting";
-/// Workers do not run although the barrier was lifted some time ago. The message names their Pods, and what they wait for.
+/// Workers do not run although their Pods were created, or in place their barrier was lifted, some time ago. The message names their
+/// Pods, and what they wait for.
 pub const WORKERS_NOT_RUNNING: &str = "WorkersNotRunning";
+/// replicatedJobs have waited for others for some time, as `dependsOn` or `startupPolicy` says. The message names them. That may be as
+/// intended.
+pub const START_WAITING: &str = "StartWaiting";
 /// Pods have left cordoned nodes, by a restart that does not count. False when the next one may begin.
 pub const LEFT_CORDONED_NODES: &str = "LeftCordonedNodes";
 /// Jobs or Pods of an earlier attempt do not go, and Jobs of the new one wait for them. The message names them, and the finalizers
@@ -81,7 +85,7 @@ pub const SUCCEEDED_WORKERS: &str = "SucceededWorkers";
 pub const KEEPS_FAILING: &str = "KeepsFailing";
 /// Reason of [`RESTART_BACKOFF`] being false: the wait is over.
 pub const BACKOFF_OVER: &str = "BackoffOver";
-/// Reason of [`BARRIER_WAITING`] being true: Pods are missing, or have not started.
+/// Reason of [`BARRIER_WAITING`] and of [`WORKERS_NOT_RUNNING`] being true: Pods are missing, or have not started.
 pub const PODS_MISSING: &str = "PodsMissing";
 /// Reason of [`BARRIER_WAITING`] being true: Pods outside of the size of the JobSet could still start their workers.
 pub const PODS_LEAVING: &str = "PodsLeaving";
@@ -97,6 +101,10 @@ pub const CONTAINERS_NOT_STARTED: &str = "ContainersNotStarted";
 pub const CANNOT_RETURN: &str = "CannotReturn";
 /// Reason of [`WORKERS_NOT_RUNNING`] being false: all workers run.
 pub const WORKERS_RUN: &str = "WorkersRun";
+/// Reason of [`START_WAITING`] being true.
+pub const DEPENDENCIES_NOT_MET: &str = "DependenciesNotMet";
+/// Reason of [`START_WAITING`] being false: no replicatedJob waits for another one.
+pub const DEPENDENCIES_MET: &str = "DependenciesMet";
 /// Reason of [`RECREATION_BLOCKED`] being true: they have been deleted for some time, and still exist.
 pub const EARLIER_ATTEMPT_LEFT: &str = "EarlierAttemptLeft";
 /// Reason of [`RECREATION_BLOCKED`] being false: they are gone.

@@ -78,8 +78,11 @@ pub const NODE_CLEARED: &str = "NodeCleared";
 pub const NODE_NOT_LEFT: &str = "NodeNotLeft";
 /// Normal. A Pod has taken the place of one that left an avoided node. The message has its node, which may be the same.
 pub const POD_MOVED: &str = "PodMoved";
-/// Warning. Workers do not run although the barrier was lifted. The message says what the first of them waits for.
+/// Warning. Workers do not run although their Pods were created, or in place their barrier was lifted, some time ago. The message says
+/// what the first of them waits for.
 pub const WORKERS_NOT_RUNNING: &str = "WorkersNotRunning";
+/// Normal. replicatedJobs have waited for others for some time, as `dependsOn` or `startupPolicy` says.
+pub const START_WAITING: &str = "StartWaiting";
 /// Warning. Jobs or Pods of an earlier attempt do not go, and Jobs wait for them. The message names the finalizers that keep them.
 pub const RECREATION_BLOCKED: &str = "RecreationBlocked";
 /// Warning. A Pod is given up, because its node has been unreachable for as long as the JobSet says. Also the reason of the Pod's

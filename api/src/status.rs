@@ -29,7 +29,8 @@ pub struct JobSetStatus {
     ///   missing.
     /// - BarrierBlocked: in place, a Pod keeps failing before its worker can start.
     /// - ProgressStalled: no worker that tells of its progress makes any. The message says since when, and what was seen.
-    /// - WorkersNotRunning: in place, workers have not started although they may. The message names their Pods.
+    /// - WorkersNotRunning: workers have not started although they may. The message names their Pods, and what they wait for.
+    /// - StartWaiting: replicatedJobs wait for others, as dependsOn or startupPolicy says.
     /// - StartupPolicyInProgress, StartupPolicyCompleted: progress of startupPolicy InOrder.
     /// - InPlaceUnsupported: the JobSet cannot restart in place. The message says why.
     /// - Invalid: the specification is invalid, and the controller does nothing; or it is too large, and nothing is

@@ -27,8 +27,8 @@ pub(super) fn blocked(facts: &Facts) -> Vec<Finding> {
 }
 
 pub(super) fn not_running(facts: &Facts) -> Vec<Finding> {
-    let advice = format!("See the events of the named Pod: `{}`.", facts.kubectl("describe pod POD"));
-    let what = "The barrier was lifted, and workers have not started.";
+    let advice = format!("See the events of what the message names: `{}`.", facts.kubectl("describe pod POD"));
+    let what = "Workers have not started.";
     named(facts, conditions::WORKERS_NOT_RUNNING, "WorkersNotRunning", what, &advice)
 }
 

@@ -55,8 +55,11 @@ impl Engine {
     }
 
     /// Takes answers in. The turn of the JobSet ends with the last answer that it waits for.
-    fn take_in(&mut self, key: &Key, number: u64, outcome: Outcome, is_late: bool, now: Now) -> Effects {
+    fn take_in(&mut self, key: &Key, number: u64, mut outcome: Outcome, is_late: bool, now: Now) -> Effects {
         let Some(jobset) = self.store.jobset(key).cloned() else { return Effects::default() };
+        if outcome.warning.take().is_some_and(|warning| self.store.set_warning(key, warning)) {
+            self.mark(key, Urgency::Bulk, now.instant);
+        }
         let Some(progress) = self.progress.get_mut(key) else { return Effects::default() };
         // While the JobSet has an internal error, its report is the only work.
         if let Some(error) = &mut progress.internal_error {

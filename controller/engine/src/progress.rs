@@ -130,6 +130,7 @@ fn changes_child(action: &Action) -> bool {
         | Action::CreateClaim { .. }
         | Action::ReleasePod { .. }
         | Action::FindRefusal { .. }
+        | Action::FindWarning { .. }
         | Action::DeleteJobSet
         | Action::DisableInPlaceRestart(_)
         | Action::AnnotateRestartBudget(_) => false,

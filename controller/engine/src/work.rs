@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use jobset_api::{JobSet, JobSetStatus};
 use jobset_rules::{Action, Fact, Note};
-use jobset_store::{Key, Versions};
+use jobset_store::{Key, PodWarning, Versions};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::Urgency;
@@ -131,6 +131,8 @@ pub struct Outcome {
     pub failures: Vec<(Request, RequestError)>,
     /// The requests whose object exists and belongs to another owner, which serves as well.
     pub provided: Vec<Request>,
+    /// What a Pod was warned of, if that was asked.
+    pub warning: Option<PodWarning>,
     /// The requests that succeeded.
     pub accepted: HashSet<Request>,
     /// Whether the status was written, `false` if there was none to write; `None` if this is not about the status.

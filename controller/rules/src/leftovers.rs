@@ -29,7 +29,8 @@ pub(super) fn report(reconciliation: &mut Reconciliation<'_>) {
     let restarting = reconciliation.true_condition(conditions::RESTARTING).map(|it| it.last_transition_time.0);
     let Some(since) = pods.iter().filter_map(|pod| pod.deleted_at).min().or(restarting) else { return };
     let words = |age| format!("{age} after their deletion,");
-    let Some(begin) = begin_of_message(reconciliation, conditions::RECREATION_BLOCKED, since, &[LATE], words) else {
+    let Some(begin) = begin_of_message(reconciliation, conditions::RECREATION_BLOCKED, since, &[LATE], None, words)
+    else {
         return;
     };
     let is_new = reconciliation.true_condition(conditions::RECREATION_BLOCKED).is_none();

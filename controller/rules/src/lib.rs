@@ -46,6 +46,7 @@ mod settle;
 mod skip;
 mod stall;
 mod start;
+mod start_wait;
 mod success;
 mod successors;
 mod support;
@@ -55,6 +56,7 @@ mod tally;
 mod tests;
 mod ttl;
 mod types;
+mod why;
 mod wrong_reports;
 
 use std::ops::ControlFlow;
@@ -116,6 +118,7 @@ fn rules(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {
     recovery::record(reconciliation);
     barrier::report_wait(reconciliation);
     not_running::report(reconciliation);
+    start_wait::report(reconciliation);
     ControlFlow::Continue(())
 }
 

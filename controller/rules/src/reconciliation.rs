@@ -14,6 +14,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::progress::LostWork;
 use crate::settle::Settling;
+use crate::start_wait::StartWait;
 use crate::types::{Action, Fact, Note, Plan, PodDeletion, Settings};
 use crate::{attempts, backoff, build, merge_notes, nodes, success};
 
@@ -59,6 +60,8 @@ pub(super) struct Reconciliation<'a> {
     /// The names of the Jobs of previous attempts, and the Jobs.
     pub previous: Vec<(&'a str, &'a JobView)>,
     pub status: JobSetStatus,
+    /// The replicatedJobs that do not start yet, and what they wait for.
+    pub start_waits: Vec<StartWait>,
     /// What the next epoch waits for, if that is names alone.
     pub settling: Option<Settling>,
     /// Whether Pods leave cordoned nodes, which the next epoch must not begin with.
@@ -121,6 +124,7 @@ impl<'a> Reconciliation<'a> {
             surplus,
             previous,
             status,
+            start_waits: Vec::new(),
             settling: None,
             leaves_cordoned: false,
             stalled_since: None,
@@ -260,6 +264,14 @@ impl<'a> Reconciliation<'a> {
         conditions::find_true(&self.status.conditions, type_)
     }
 
+    /// When one of these conditions changed last, or the JobSet was created.
+    pub(super) fn last_change_of(&self, types: &[&str]) -> Option<Timestamp> {
+        let conditions = self.status.conditions.iter().filter(|it| types.contains(&&*it.type_));
+        let changed = conditions.map(|it| it.last_transition_time.0);
+        let created = self.observed.jobset.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        changed.chain(created).max()
+    }
+
     /// Makes a condition true. Returns whether that changes it.
     pub(super) fn set_condition(&mut self, type_: &str, reason: &str, message: &str) -> bool {
         conditions::set(&mut self.status.conditions, type_, true, reason, message, self.now)
@@ -275,6 +287,7 @@ impl<'a> Reconciliation<'a> {
     pub(super) fn clear_waits(&mut self, why: &str) {
         backoff::end_wait(self, why);
         self.clear_condition(conditions::BARRIER_WAITING, conditions::BARRIER_REACHED, why);
+        self.clear_condition(conditions::START_WAITING, conditions::DEPENDENCIES_MET, why);
         self.clear_condition(conditions::WORKERS_NOT_RUNNING, conditions::WORKERS_RUN, why);
         self.clear_condition(conditions::PROGRESS_STALLED, conditions::PROGRESS_RESUMED, why);
         self.clear_condition(conditions::RECREATION_BLOCKED, conditions::EARLIER_ATTEMPT_GONE, why);

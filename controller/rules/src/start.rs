@@ -3,16 +3,15 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use jobset_api::{
-    DependsOnStatus, ReplicatedJob, RestartStrategy, StartupPolicyOrder, conditions, event, labels, names,
-};
+use jobset_api::{ReplicatedJob, RestartStrategy, StartupPolicyOrder, conditions, event, labels, names};
 use jobset_store::JobView;
 
 use crate::cause::{Cause, Counting};
 use crate::reconciliation::{Current, Reconciliation};
 use crate::restart::recreate;
+use crate::start_wait::StartWait;
 use crate::types::{Action, Trigger};
-use crate::{backoff, build, epochs, invalid, members, orphans};
+use crate::{backoff, build, epochs, invalid, members, orphans, start_wait};
 
 /// Maximum number of Jobs that one reconciliation creates. The next reconciliation creates more, so that a plan costs what
 /// exists, and not what `replicas` says.
@@ -30,7 +29,11 @@ pub(super) fn create_and_resume(reconciliation: &mut Reconciliation<'_>) -> Cont
     let (started, mut created, mut in_progress) = (started(reconciliation), 0, false);
     for (index, group) in reconciliation.groups().iter().enumerate() {
         let has_started = started[index] >= group.replicas();
-        if !dependencies_are_met(reconciliation, group, &started) || in_order && has_started {
+        if let Some(wait) = start_wait::of_dependencies(reconciliation, index, &started) {
+            reconciliation.start_waits.push(wait);
+            continue;
+        }
+        if in_order && has_started {
             continue;
         }
         if !suspended {
@@ -39,6 +42,8 @@ pub(super) fn create_and_resume(reconciliation: &mut Reconciliation<'_>) -> Cont
         create(reconciliation, index, &mut created)?;
         in_progress = in_order;
         if in_progress {
+            let later = index + 1..reconciliation.groups().len();
+            reconciliation.start_waits.extend(later.map(|later| StartWait::in_order(later, index, started[index])));
             break;
         }
     }
@@ -80,19 +85,6 @@ fn previous_attempt_exists(reconciliation: &Reconciliation<'_>) -> bool {
     let ours: HashSet<&str> = reconciliation.current.iter().map(|current| current.job.uid.as_str()).collect();
     let is_known = |uid: &str| ours.contains(uid) || others.contains(uid);
     previous_jobs || observed.pods().has_others_than(is_known)
-}
-
-fn dependencies_are_met(reconciliation: &Reconciliation<'_>, group: &ReplicatedJob, started: &[i32]) -> bool {
-    group.depends_on.iter().all(|dependency| {
-        let Some((place, target)) = reconciliation.group_named(&dependency.name) else { return false };
-        match dependency.status {
-            DependsOnStatus::Complete => {
-                let status = reconciliation.status_of(&target.name);
-                status.is_some_and(|status| status.succeeded >= target.replicas())
-            }
-            DependsOnStatus::Ready => started[place] >= target.replicas(),
-        }
-    })
 }
 
 /// For each replicatedJob, the number of Jobs that are ready or have finished: a later replicatedJob may wait for them.

@@ -143,6 +143,12 @@ pub enum Action {
         job: String,
         uid: String,
     },
+    /// Read what a Pod that does not start was warned of last, since this time. Its node says that in Events of the Pod alone.
+    FindWarning {
+        pod: String,
+        uid: String,
+        since: Timestamp,
+    },
     /// Delete the JobSet itself: its `ttlSecondsAfterFinished` has expired, or its namespace is being deleted.
     DeleteJobSet,
     /// Annotate the JobSet so that its agents start their workers without a barrier. The text says why the JobSet does not

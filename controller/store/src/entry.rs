@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use jobset_api::{JobSet, conditions};
+use k8s_openapi::jiff::Timestamp;
 
 use crate::members::Members;
 use crate::pods::{Extent, JobSetPods, ObservedEpochs};
@@ -29,6 +30,20 @@ pub struct Entry {
     pub orphans: BTreeSet<String>,
     /// The requests that the API server refuses at present, each with its reason; `None` before the first request.
     pub refused: Option<Vec<String>>,
+    /// What a Pod that does not start was warned of, when that was asked last.
+    pub warning: Option<PodWarning>,
+}
+
+/// What a Pod was warned of last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodWarning {
+    /// Name of the Pod.
+    pub pod: String,
+    pub uid: String,
+    /// Since when Events were looked for.
+    pub since: Timestamp,
+    /// Reason and message of the newest one; empty if there is none.
+    pub words: String,
 }
 
 impl Entry {
@@ -65,7 +80,7 @@ impl Entry {
 
     /// The JobSet is gone. Its children may still exist.
     pub(crate) fn remove_jobset(&mut self) {
-        (self.jobset, self.unread, self.refused) = (None, None, None);
+        (self.jobset, self.unread, self.refused, self.warning) = (None, None, None, None);
         self.verdict = SpecVerdict::default();
         self.pods.set_epochs(ObservedEpochs::default());
         self.set_members(HashMap::new());

@@ -26,7 +26,7 @@ mod verdict;
 
 pub use cluster::Cluster;
 pub use decisions::{differs_in_decisions, without_counts};
-pub use entry::Entry;
+pub use entry::{Entry, PodWarning};
 pub use event::{OwnedView, PartialNamespace, View, WatchEvent};
 pub use job::{ControllerRef, Finished, JobView, controller};
 pub use kinds::{Key, Kind, Versions, version};

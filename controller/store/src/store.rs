@@ -9,7 +9,7 @@ use crate::kinds::{Index, KINDS, ObservedObject, Put};
 use crate::nodes::Nodes;
 use crate::pods::{JobSetPods, StreamReport};
 use crate::room::Room;
-use crate::{Cluster, Entry, Key, Kind, PartialNamespace, Versions, View, WatchEvent};
+use crate::{Cluster, Entry, Key, Kind, PartialNamespace, PodWarning, Versions, View, WatchEvent};
 
 /// The memory that JobSets may take, in bytes; 0 stands for any.
 #[derive(Clone, Copy, Debug, Default)]
@@ -104,6 +104,12 @@ impl Store {
     /// Notes what the API server refuses to a JobSet at present, in a stable order. Returns whether the rules must look again.
     pub fn set_refused(&mut self, key: &Key, refused: Vec<String>) -> bool {
         self.entries.get_mut(key).is_some_and(|entry| entry.set_refused(refused))
+    }
+
+    /// Notes what a Pod of a JobSet was warned of last. Returns whether that is news.
+    pub fn set_warning(&mut self, key: &Key, warning: PodWarning) -> bool {
+        let entry = self.entries.get_mut(key).filter(|entry| entry.jobset.is_some());
+        entry.is_some_and(|entry| entry.warning.replace(warning.clone()).as_ref() != Some(&warning))
     }
 
     /// Notes which rules at most so many failed Jobs of a JobSet match: to compare messages with patterns can take long. Returns

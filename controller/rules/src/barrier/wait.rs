@@ -6,7 +6,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::members::{self, Slots};
 use crate::reconciliation::{Reconciliation, by_name, name_few};
-use crate::{backoff, not_running, settle};
+use crate::{backoff, settle, why};
 
 /// After this time at the barrier, an agent that runs and has not reported is silent.
 const SILENT: SignedDuration = SignedDuration::from_secs(15);
@@ -37,9 +37,9 @@ pub(crate) fn report_wait(reconciliation: &mut Reconciliation<'_>) {
     let since = waits_since(reconciliation);
     let words = |age| format!("the group waits at the barrier for {age}");
     let steps = [SILENT, MISSING];
-    let Some(begin) = begin_of_message(reconciliation, conditions::BARRIER_WAITING, since, &steps, words) else {
-        return;
-    };
+    let condition = conditions::BARRIER_WAITING;
+    let adds = why::warning(reconciliation, since, |pod| pod.epoch.number() != Some(next));
+    let Some(begin) = begin_of_message(reconciliation, condition, since, &steps, adds, words) else { return };
     let stored_reason = reconciliation.true_condition(conditions::BARRIER_WAITING).map(|it| it.reason.clone());
     let silent = by_name(unreported_pods(reconciliation).filter(|pod| is_silent(reconciliation, pod)));
     let (reason, what) = if let Some(pod) = leaving {
@@ -56,11 +56,15 @@ pub(crate) fn report_wait(reconciliation: &mut Reconciliation<'_>) {
         return;
     } else if silent.is_empty() {
         let missing = by_name(missing_pods(reconciliation));
+        let at = since.saturating_add(MISSING).unwrap_or(since);
+        if stored_reason.is_none() && why::awaits_answer(reconciliation, &missing, since, at) {
+            return;
+        }
         let without_pod = (slots.open - arrived).saturating_sub(missing.len());
         let mut what = Vec::new();
         if !missing.is_empty() {
             what.push(format!("{} of {} Pods have not reported: {}", missing.len(), slots.open, name_few(&missing)));
-            what.extend(missing.iter().find_map(|pod| not_running::why(reconciliation, pod)));
+            what.extend(why::of_first(reconciliation, &missing, since));
         }
         if without_pod > 0 {
             what.push(format!("{without_pod} of {} Pods do not exist or are being deleted", slots.open));
@@ -83,31 +87,30 @@ pub(crate) fn report_wait(reconciliation: &mut Reconciliation<'_>) {
 
 /// When the group began to wait: its last epoch ended, its wait between restarts ended, it was resumed, or it was created.
 fn waits_since(reconciliation: &Reconciliation<'_>) -> Timestamp {
-    let ends_wait = |type_: &str| type_ == conditions::RESTART_BACKOFF || type_ == conditions::SUSPENDED;
-    let conditions = reconciliation.status.conditions.iter().filter(|it| ends_wait(&it.type_));
-    let ended = conditions.map(|it| it.last_transition_time.0);
-    let created = reconciliation.observed.jobset.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    let ended = reconciliation.last_change_of(&[conditions::RESTART_BACKOFF, conditions::SUSPENDED]);
     // The plan of an epoch that has just ended sets this time at its end.
     let is_new = reconciliation.status.epochs() != reconciliation.observed.stored_epochs();
     let epoch = reconciliation.status.epoch_transition_time.as_ref().map(|time| time.0);
     let epoch = if is_new { Some(reconciliation.now.0) } else { epoch };
-    ended.chain(created).chain(epoch).max().unwrap_or(reconciliation.now.0)
+    ended.max(epoch).unwrap_or(reconciliation.now.0)
 }
 
 /// The begin of the message of a condition, which says how long something has lasted: after each of `steps`, which are less than a
-/// minute, and after 1, 2, 4 ... minutes. `None` before, and while the condition says so.
+/// minute, and after 1, 2, 4 ... minutes. `None` before, and while the condition says so, with what the message `adds`.
 pub(crate) fn begin_of_message(
     reconciliation: &mut Reconciliation<'_>,
     condition: &str,
     since: Timestamp,
     steps: &[SignedDuration],
+    adds: Option<&str>,
     words: impl FnOnce(String) -> String,
 ) -> Option<String> {
     let (age, next) = age(reconciliation.now.0.duration_since(since), steps);
     reconciliation.requeue_at(since.saturating_add(next).unwrap_or(since));
     let begin = words(age?);
     let stored = reconciliation.true_condition(condition);
-    stored.is_none_or(|it| !it.message.starts_with(&begin)).then_some(begin)
+    let says = |message: &str| message.starts_with(&begin) && adds.is_none_or(|adds| message.contains(adds));
+    (!stored.is_some_and(|it| says(&it.message))).then_some(begin)
 }
 
 /// How long something has lasted, in words, and after which time the next words follow.

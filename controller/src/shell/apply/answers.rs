@@ -30,6 +30,10 @@ impl Answers {
                 self.outcome.accepted.extend(shared);
             }
             Ok(Done::Provided) => self.outcome.provided.push(own),
+            Ok(Done::Warned(warning)) => {
+                self.outcome.provided.push(own);
+                self.outcome.warning = Some(warning);
+            }
             Err(error) => {
                 let refused = shared.clone().filter(|_| error.refuses_shared()).unwrap_or(own);
                 self.outcome.failures.push((refused, error.reduced()));

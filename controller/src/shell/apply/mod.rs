@@ -15,6 +15,7 @@ mod refusal;
 mod slow;
 #[cfg(test)]
 mod tests;
+mod warning;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -35,7 +36,7 @@ use super::error::ApplyError;
 pub(super) use answers::Answers;
 use jobset_engine::{Request, SLOW, Urgency, Work};
 use jobset_rules::{Action, ENDED_JOB_DEADLINE, build};
-use jobset_store::{Key, Kind, Versions};
+use jobset_store::{Key, Kind, PodWarning, Versions};
 
 use connections::Connections;
 use create::gives_no_names;
@@ -50,6 +51,8 @@ enum Done {
     Written(Versions),
     /// The object exists and belongs to another owner, which serves as well.
     Provided,
+    /// What a Pod was warned of.
+    Warned(PodWarning),
 }
 
 /// The outcome of an action that has nothing left to do.
@@ -195,6 +198,7 @@ impl Actor {
                 self.create(Kind::RoleBinding, &build::role_binding(&self.jobset, &cluster_role), |_| None).await
             }
             Action::FindRefusal { job, uid } => self.find_refusal(&job, &uid).await,
+            Action::FindWarning { pod, uid, since } => self.find_warning(pod, uid, since).await,
             Action::DeleteJobSet => self.delete_jobset().await,
             Action::DisableInPlaceRestart(cause) => self.disable_in_place_restart(cause).await,
             Action::AnnotateRestartBudget(budget) => self.annotate_restart_budget(budget).await,

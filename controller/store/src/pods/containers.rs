@@ -96,6 +96,19 @@ pub(super) fn started(container: &PartialContainerStatus) -> Option<Timestamp> {
     container.state.running.as_ref()?.started_at.as_ref().map(|time| time.0)
 }
 
+/// Whether one of the workers has never run in this Pod.
+pub(super) fn any_never_ran(pod: &PartialPod) -> bool {
+    let workers = &pod.status.container_statuses;
+    let never_ran = |it: &PartialContainerStatus| {
+        let state = &it.state;
+        state.running.is_none()
+            && state.terminated.is_none()
+            && it.last_state.terminated.is_none()
+            && it.restart_count == 0
+    };
+    workers.len() < pod.spec.containers.len() || workers.iter().any(never_ran)
+}
+
 /// Whether all workers have ended with 0.
 pub(super) fn have_succeeded(pod: &PartialPod) -> bool {
     let (workers, statuses) = (&pod.spec.containers, &pod.status.container_statuses);

@@ -4,6 +4,7 @@ mod addresses;
 mod counts;
 mod moves;
 mod progress;
+mod starts;
 #[cfg(any(test, feature = "testing"))]
 mod testing;
 
@@ -55,9 +56,10 @@ impl JobPods {
     pub(super) fn apply(&mut self, view: PodView, epochs: ObservedEpochs) -> bool {
         self.turn(epochs);
         let Some(index) = view.index else {
-            let new = self.unindexed.insert(view.name.clone(), view).is_none();
-            self.pods += usize::from(new);
-            return new;
+            let is_idle = view.is_idle();
+            let before = self.unindexed.insert(view.name.clone(), view);
+            self.pods += usize::from(before.is_none());
+            return before.is_none_or(|before| before.is_idle() != is_idle);
         };
         let bound = index == 0 && self.leader().is_none_or(|leader| leader.node != view.node || leader.uid != view.uid);
         let changed = self.change(index, |slot| slot.apply(view, epochs));

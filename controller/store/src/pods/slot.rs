@@ -99,6 +99,10 @@ pub(super) struct Share {
     pub blocked: (u32, u32, u32),
     /// The epoch that its Pod reports, if its worker was not observed to start in it.
     pub waits: Option<i32>,
+    /// When its Pod was created, in seconds, if a worker of the Pod has never run.
+    pub idle: Option<i64>,
+    /// All workers of its Pod have run in it.
+    pub started: bool,
     /// Its Pod has lost its sandbox, or has a container that ends by itself and keeps others waiting.
     pub stuck: bool,
     /// Its Pod finds no node, because it keeps away from some.
@@ -331,6 +335,8 @@ impl PodSlot {
         if !pod.fills_its_slot() {
             return share;
         }
+        share.idle = pod.is_idle().then(|| pod.created.as_second());
+        share.started = !pod.unstarted;
         share.stuck = pod.is_stuck();
         share.unplaced = pod.unschedulable_since.is_some() && pod.deleted_at.is_none();
         share.waits = member.waits_to_start().filter(|_| pod.deleted_at.is_none());

@@ -9,8 +9,8 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::containers::{
-    all_ended, gets_another_sandbox, have_succeeded, identity, is_of_agent, is_supervised, lost_with_its_node,
-    restarting, sandbox_since, started, waiting,
+    all_ended, any_never_ran, gets_another_sandbox, have_succeeded, identity, is_of_agent, is_supervised,
+    lost_with_its_node, restarting, sandbox_since, started, waiting,
 };
 use super::failure::{Exit, PodFailure, ReportedExit, has_failed, shorten};
 use super::life::{self, EndedLife};
@@ -79,6 +79,8 @@ pub struct PodView {
     /// Whether the status shows that all containers restart: a worker ended with a code that restarts them, or the
     /// kubelet says so.
     pub restarting: bool,
+    /// Whether one of its workers has never run, and the Pod has not ended.
+    pub unstarted: bool,
     /// When the last worker ended, if all have.
     pub workers_ended: Option<Timestamp>,
     /// Whether all workers have ended with 0. A Pod with a sidecar has succeeded a second or two later.
@@ -192,6 +194,7 @@ impl PodView {
             restarts: pod.status.init_container_statuses.iter().chain(workers).map(|it| it.restart_count).sum(),
             agent_restarts: agents().map(|it| it.restart_count).sum(),
             restarting,
+            unstarted: phase == PodPhase::Open && any_never_ran(pod),
             workers_ended: all_ended(workers),
             workers_succeeded: !restarting && have_succeeded(pod),
             life: life::reported(pod.annotations()),

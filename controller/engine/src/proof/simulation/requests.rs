@@ -108,8 +108,8 @@ impl SimulatedCluster {
                 written.raise(Versions::of(Kind::JobSet, self.api.annotate_budget(&base, budget)));
                 0
             }
-            // Nothing is refused to the Job controller.
-            Action::FindRefusal { .. } => {
+            // Nothing is refused to the Job controller, and nobody is warned.
+            Action::FindRefusal { .. } | Action::FindWarning { .. } => {
                 work.provided.push(request);
                 return;
             }

@@ -131,7 +131,7 @@ impl SimulatedCluster {
                 |action: &Action| matches!(action, Action::CreateJob(job) if self.quota_error(&job.name).is_some());
             plan.actions.retain(|action| !is_refused(action));
             // A question changes nothing, and is asked once a minute.
-            plan.actions.retain(|action| !matches!(action, Action::FindRefusal { .. }));
+            plan.actions.retain(|action| !matches!(action, Action::FindRefusal { .. } | Action::FindWarning { .. }));
             if plan.actions.is_empty() && base.status.clone().unwrap_or_default() == plan.status {
                 // Each reconciliation says again what is invalid, and who cannot leave a cordoned node.
                 let again = [event::INVALID_SPECIFICATION, event::STAYS_ON_CORDONED_NODE];

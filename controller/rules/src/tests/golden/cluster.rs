@@ -8,7 +8,7 @@ use jobset_api::gates::Gates;
 use jobset_api::{JobSet, JobSetStatus, LeaveCordoned, labels};
 use jobset_objects::PartialJob;
 use jobset_store::pods::PodView;
-use jobset_store::{JobView, Key, Kind, Observed, OwnedView, Store, View, WatchEvent, dialect};
+use jobset_store::{JobView, Key, Kind, Observed, OwnedView, PodWarning, Store, View, WatchEvent, dialect};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Service};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::merge::merge;
-use super::{ObjectPatches, Step, defaults};
+use super::{CaseWarning, ObjectPatches, Step, defaults};
 use crate::{Plan, Settings, plan};
 
 /// Default time between two steps.
@@ -71,6 +71,10 @@ impl CaseCluster {
         self.change_all(Kind::Pod, step.pods);
         if let Some(refused) = step.refused {
             self.store.set_refused(&key(defaults::JOBSET), refused);
+        }
+        if let Some(CaseWarning { pod, words }) = step.warned {
+            let warning = PodWarning { uid: defaults::uid(&pod), pod, since: self.now, words };
+            self.store.set_warning(&key(defaults::JOBSET), warning);
         }
     }
 

@@ -28,6 +28,8 @@ struct Step {
     settings: Option<CaseSettings>,
     /// Messages of the requests that the API server has refused since the step before.
     refused: Option<Vec<String>>,
+    /// What a Pod was warned of last.
+    warned: Option<CaseWarning>,
     jobset: Value,
     namespaces: ObjectPatches,
     nodes: ObjectPatches,
@@ -53,6 +55,14 @@ struct CaseSettings {
     settle_names: u64,
     /// Value of the flag `--move-after-failures`.
     move_after_failures: Option<u32>,
+}
+
+/// What a Pod was warned of.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CaseWarning {
+    pod: String,
+    words: String,
 }
 
 /// Objects by name, each as a merge patch; null deletes one.

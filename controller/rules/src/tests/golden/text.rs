@@ -208,6 +208,9 @@ fn action(jobset: &JobSet, action: &Action) -> String {
         }
         Action::DeletePod { name, uid, reason } => format!("delete Pod {}, {reason:?}", identity(name, uid)),
         Action::ReleasePod { name, uid } => format!("release Pod {}", identity(name, uid)),
+        Action::FindWarning { pod, uid, since } => {
+            format!("find out what Pod {} was warned of since {since}", identity(pod, uid))
+        }
         Action::FindRefusal { job, uid } => format!("find out why Job {} has no Pods", identity(job, uid)),
         Action::DeleteJobSet => "delete the JobSet".to_owned(),
         Action::DisableInPlaceRestart(cause) => {

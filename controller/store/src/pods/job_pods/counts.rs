@@ -33,6 +33,10 @@ pub(super) struct Counts {
     pub(super) done: BTreeSet<i32>,
     /// Those whose worker was not observed to start, by the epoch that their Pod reports.
     pub(super) waits: BTreeMap<i32, BTreeSet<i32>>,
+    /// Those of whose Pod a worker has never run, by the second in which the Pod was created.
+    pub(super) idle: BTreeMap<i64, BTreeSet<i32>>,
+    /// How many have a Pod of which all workers have run.
+    pub(super) started: usize,
     pub(super) stuck: BTreeSet<i32>,
     /// Those whose Pod finds no node, because it keeps away from some.
     pub(super) unplaced: BTreeSet<i32>,
@@ -105,11 +109,15 @@ impl Counts {
                 (false, _) => continue,
             };
         }
+        mark(&mut self.idle, share.idle, index, adds);
         count(&mut self.addresses, share.address.map(|second| (share.newcomer, second)), adds);
         mark(&mut self.domains, share.domain.clone(), index, adds);
         count(&mut self.steps, share.far.step, adds);
         count(&mut self.checkpoints, share.far.checkpoint, adds);
         count(&mut self.pauses, share.far.pause, adds);
+        if share.started {
+            self.started = if adds { self.started + 1 } else { self.started - 1 };
+        }
         if share.tells_progress {
             self.telling = if adds { self.telling + 1 } else { self.telling - 1 };
         }
