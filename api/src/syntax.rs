@@ -18,6 +18,16 @@ pub(crate) const DNS_1035_LABEL: &str = "must consist of lower-case letters, dig
 pub(crate) const CONDITION_REASON: &str = "must consist of letters, digits, '_', ',' and ':', begin with a letter, \
                                            and end with a letter, digit or '_'";
 
+/// Describes [`is_label_key`].
+pub(crate) const LABEL_KEY: &str = "must be a name of at most 63 letters, digits, '-', '_' and '.', which begins and ends with a letter \
+                                    or digit, with an optional domain and '/' before it";
+/// Describes [`is_label_value`].
+pub(crate) const LABEL_VALUE: &str = "must consist of letters, digits, '-', '_' and '.', begin and end with a letter or digit, and have \
+                                      at most 63 characters";
+/// Describes [`is_port_name`].
+pub(crate) const PORT_NAME: &str = "must consist of lower-case letters, digits and single hyphens, have a letter, begin and end with a \
+                                    letter or digit, and have at most 15 characters";
+
 /// A label of a DNS name (RFC 1123), such as the name of a volume.
 pub fn is_dns1123_label(text: &str) -> bool {
     text.len() <= LABEL_LENGTH && is_dns_text(text)
@@ -53,14 +63,21 @@ pub(crate) fn is_http_path(text: &str) -> bool {
 
 /// Key of a label: a name, with an optional DNS name and a slash before it.
 pub fn is_label_key(text: &str) -> bool {
+    let (prefix, name) = text.rsplit_once('/').map_or((None, text), |(prefix, name)| (Some(prefix), name));
+    prefix.is_none_or(is_dns1123_subdomain) && !name.is_empty() && is_label_value(name)
+}
+
+/// Value of a label, which may be empty.
+pub(crate) fn is_label_value(text: &str) -> bool {
     let outer = |end: char| end.is_ascii_alphanumeric();
     let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    let (prefix, name) = text.rsplit_once('/').map_or((None, text), |(prefix, name)| (Some(prefix), name));
-    prefix.is_none_or(is_dns1123_subdomain)
-        && name.len() <= LABEL_LENGTH
-        && name.starts_with(outer)
-        && name.ends_with(outer)
-        && name.bytes().all(inner)
+    text.is_empty()
+        || text.len() <= LABEL_LENGTH && text.starts_with(outer) && text.ends_with(outer) && text.bytes().all(inner)
+}
+
+/// Name of a port of a container (RFC 6335).
+pub(crate) fn is_port_name(text: &str) -> bool {
+    text.len() <= 15 && is_dns_text(text) && !text.contains("--") && text.bytes().any(|byte| byte.is_ascii_lowercase())
 }
 
 /// Lower-case letters, digits and hyphens. The first and the last character are not hyphens.
@@ -129,6 +146,21 @@ mod tests {
     #[case("example.com/-rack", false)]
     fn label_key_syntax_matches_kubernetes(#[case] text: &str, #[case] valid: bool) {
         assert_eq!(is_label_key(text), valid);
+    }
+
+    #[rstest]
+    #[case("", true, false)]
+    #[case("a", true, true)]
+    #[case("http-8080", true, true)]
+    #[case("A_1.b", true, false)]
+    #[case("8080", true, false)]
+    #[case("a--b", true, false)]
+    #[case("-a", false, false)]
+    #[case("a b", false, false)]
+    #[case("abcdefghijklmnop", true, false)]
+    #[case(&"a".repeat(64), false, false)]
+    fn label_value_and_port_name_syntax_match_kubernetes(#[case] text: &str, #[case] value: bool, #[case] port: bool) {
+        assert_eq!((is_label_value(text), is_port_name(text)), (value, port));
     }
 
     #[rstest]

@@ -126,7 +126,8 @@ mod tests {
 
     /// The podFailurePolicy of `workers`, with one rule.
     fn policy(action: &str, reason: &str) -> (&'static str, Value) {
-        (POLICY, json!({ "rules": [{ "action": action, "setConditionReason": reason }] }))
+        let codes = json!({ "operator": "In", "values": [3] });
+        (POLICY, json!({ "rules": [{ "action": action, "onExitCodes": codes, "setConditionReason": reason }] }))
     }
 
     #[rstest]
@@ -158,7 +159,7 @@ mod tests {
     )]
     #[case::long(&[policy("FailJob", &"a".repeat(1025))], "podFailurePolicy.rules[0].setConditionReason: Invalid value")]
     #[case::of_kubernetes(&[policy("FailJob", "DeadlineExceeded")], r#"Invalid value: "DeadlineExceeded": must not be a reason that"#)]
-    #[case::not_fail_job(&[policy("FailIndex", "ExitCode3")], "setConditionReason: Forbidden: may be set with action FailJob alone")]
+    #[case::not_fail_job(&[policy("Count", "ExitCode3")], "setConditionReason: Forbidden: may be set with action FailJob alone")]
     fn failure_reason_that_no_job_can_have_is_rejected(#[case] changes: &[(&str, Value)], #[case] expected: &str) {
         rejects(changes, expected);
     }

@@ -191,7 +191,7 @@ mod tests {
         Value::Null,
         "template.spec.initContainers: Required value: must contain the agent"
     )]
-    #[case::not_a_sidecar("/template/spec/initContainers/0/restartPolicy", json!("Never"), r#"template.spec.initContainers: Invalid value: ["agent"]: must contain the agent"#)]
+    #[case::not_a_sidecar("/template/spec/initContainers/0", json!({ "name": "agent", "restartPolicy": "Never" }), r#"template.spec.initContainers: Invalid value: ["agent"]: must contain the agent"#)]
     #[case::no_rules(
         "/template/spec/initContainers/0/restartPolicyRules",
         Value::Null,
@@ -243,7 +243,8 @@ mod tests {
                 "template.spec.initContainers",
                 "backoffLimit",
                 "podReplacementPolicy",
-                "template.spec.restartPolicy"
+                "template.spec.restartPolicy",
+                "template.spec.containers",
             ]
             .map(|field| format!("spec.replicatedJobs[1].template.spec.{field}"))
         );

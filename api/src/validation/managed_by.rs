@@ -11,17 +11,23 @@ use crate::{labels, syntax};
 const LENGTH: usize = 63;
 /// The fields of the failure policy that Kueue 0.19 knows.
 const FAILURE_POLICY_OF_KUEUE: [&str; 3] = ["maxRestarts", "restartStrategy", "rules"];
-const FORM: &str = "must be a domain and a path of at most 63 characters together, such as \"example.com/dispatcher\"";
+pub(super) const FORM: &str =
+    "must be a domain and a path of at most 63 characters together, such as \"example.com/dispatcher\"";
 
 /// Rejects a value that is not a valid name of a controller.
 pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors) {
     let Some(manager) = subject.spec.managed_by.as_deref() else { return };
-    let formed = manager
-        .split_once('/')
-        .is_some_and(|(domain, path)| syntax::is_dns1123_subdomain(domain) && syntax::is_http_path(path));
-    if !formed || manager.len() > LENGTH {
+    if !is_controller_name(manager) {
         errors.invalid(&spec.child("managedBy"), manager, FORM);
     }
+}
+
+/// Whether the text has the [`FORM`] of a controller's name.
+pub(super) fn is_controller_name(name: &str) -> bool {
+    let formed = name
+        .split_once('/')
+        .is_some_and(|(domain, path)| syntax::is_dns1123_subdomain(domain) && syntax::is_http_path(path));
+    formed && name.len() <= LENGTH
 }
 
 /// Warns of fields that Kueue's MultiKueue leaves out: it creates the JobSet in the other cluster by its own Go types.

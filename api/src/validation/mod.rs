@@ -2,7 +2,8 @@
 //! cluster. The controller applies a part of them to stored JobSets ([`cannot_run`]).
 //!
 //! A rule checks an object as it is stored, with the [`crate::defaults`] of admission. An absent field has its default
-//! in Kubernetes. Rules do no I/O and change nothing. Other errors in a Job template are left to the API server.
+//! in Kubernetes. Rules do no I/O and change nothing. Of a Job template, they check what is sure and cheap (`template`): other
+//! errors are left to the API server.
 //!
 //! `RULES` are the rules for a new JobSet, `update` those for a change, and `execution` those for a stored JobSet. Each
 //! other file has one rule and its tests. [`warnings`] and [`update_warnings`] apply to JobSets that are admitted.
@@ -41,6 +42,7 @@ mod stalls;
 mod subject;
 mod suspended;
 mod targets;
+mod template;
 #[cfg(test)]
 mod testing;
 mod unchanged;
@@ -60,7 +62,7 @@ pub(crate) use unchanged::{AS_CREATED, AS_CREATED_OR_MORE_RESTARTS};
 pub use warnings::{update_warnings, warnings};
 
 /// The rules for a new JobSet, in the order in which their errors are reported.
-const RULES: [Rule; 28] = [
+const RULES: [Rule; 29] = [
     // Names and numbers of child objects.
     replicated_jobs::check,
     child_names::check,
@@ -93,6 +95,7 @@ const RULES: [Rule; 28] = [
     volume_mounts::check,
     refused_pods::check,
     exclusive_placement::check_label,
+    template::check,
 ];
 
 /// The errors of a JobSet that is created. Empty if admission accepts it.

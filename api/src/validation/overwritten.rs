@@ -26,8 +26,16 @@ const KEYS: [&str; 14] = [
     labels::JOB_GROUP_INDEX,
     labels::PRIORITY,
 ];
+/// Keys that the controller sets where the JobSet has the feature that they belong to.
+const RESERVED: [&str; 4] =
+    [labels::AVOIDS_NODES, labels::COORDINATOR, labels::EXECUTION_ATTEMPT, labels::OWNED_BY_POD_TEMPLATE];
 /// Annotations of a Pod that the controller removes: its agent alone writes them.
 const OF_THE_AGENT: [&str; 2] = [labels::EPOCH, labels::IN_PLACE_RESTART_ATTEMPT];
+
+/// Whether the controller replaces the value of this label or annotation on each Job and Pod.
+pub(super) fn is_overwritten(key: &str) -> bool {
+    KEYS.contains(&key)
+}
 
 /// Warns of fields of Job templates without an effect.
 pub(super) fn warn(subject: &Subject<'_>, spec: &Path<'_>, warnings: &mut Warnings) {
@@ -55,12 +63,14 @@ fn of_job(subject: &Subject<'_>, replicated_job: &ReplicatedJob, path: &Path<'_>
                 "has no effect: Jobs get labels and annotations of this metadata alone",
             );
         }
-        keys(metadata, &path, &KEYS, warnings);
+        names(subject, metadata, &path, "has no effect: the controller names the Jobs", warnings);
+        keys(metadata, &path, warnings);
     }
     let path = path.child("spec.template");
     if let Some(metadata) = &job.template.metadata {
         let path = path.child("metadata");
-        keys(metadata, &path, &KEYS, warnings);
+        names(subject, metadata, &path, "has no effect: the Job controller names the Pods", warnings);
+        keys(metadata, &path, warnings);
         let annotations = path.child("annotations");
         warn_of(
             metadata.annotations.as_ref(),
@@ -80,9 +90,24 @@ fn of_job(subject: &Subject<'_>, replicated_job: &ReplicatedJob, path: &Path<'_>
     }
 }
 
-fn keys(metadata: &ObjectMeta, path: &Path<'_>, keys: &[&str], warnings: &mut Warnings) {
+fn names(subject: &Subject<'_>, metadata: &ObjectMeta, path: &Path<'_>, text: &str, warnings: &mut Warnings) {
+    let is_set = |name: Option<&String>| name.is_some_and(|name| !name.is_empty());
+    for (field, name) in [("name", &metadata.name), ("generateName", &metadata.generate_name)] {
+        if is_set(name.as_ref()) {
+            warnings.push(&path.child(field), text);
+        }
+    }
+    let namespace = metadata.namespace.as_ref();
+    if is_set(namespace) && namespace != subject.jobset.metadata.namespace.as_ref() {
+        warnings.push(&path.child("namespace"), "has no effect: it is that of the JobSet");
+    }
+}
+
+fn keys(metadata: &ObjectMeta, path: &Path<'_>, warnings: &mut Warnings) {
     for (field, found) in [("labels", &metadata.labels), ("annotations", &metadata.annotations)] {
-        warn_of(found.as_ref(), &path.child(field), keys, "is overwritten by the controller", warnings);
+        let (path, found) = (path.child(field), found.as_ref());
+        warn_of(found, &path, &KEYS, "is overwritten by the controller", warnings);
+        warn_of(found, &path, &RESERVED, "is reserved: the controller sets it where the JobSet needs it", warnings);
     }
 }
 
@@ -117,6 +142,11 @@ mod tests {
     #[case::label_of_pods("/spec/template/metadata", json!({ "labels": { labels::JOBSET_NAME: "a" } }), "spec.template.metadata.labels[jobset.sigs.k8s.io/jobset-name]: is overwritten")]
     #[case::annotation_of_pods("/spec/template/metadata", json!({ "annotations": { labels::JOB_KEY: "a" } }), "spec.template.metadata.annotations[jobset.sigs.k8s.io/job-key]: is overwritten")]
     #[case::epoch("/spec/template/metadata", json!({ "annotations": { labels::EPOCH: "3" } }), "spec.template.metadata.annotations[jobset.sigs.k8s.io/epoch]: is removed")]
+    #[case::name("/metadata", json!({ "name": "a" }), "metadata.name: has no effect: the controller names the Jobs")]
+    #[case::namespace("/metadata", json!({ "namespace": "a" }), "metadata.namespace: has no effect: it is that of the JobSet")]
+    #[case::name_of_pods("/spec/template/metadata", json!({ "generateName": "a-" }), "spec.template.metadata.generateName: has no effect: the Job controller names the Pods")]
+    #[case::reserved_label("/spec/template/metadata", json!({ "labels": { labels::AVOIDS_NODES: "true" } }), "spec.template.metadata.labels[jobset.sigs.k8s.io/avoids-nodes]: is reserved")]
+    #[case::reserved_annotation("/metadata", json!({ "annotations": { labels::EXECUTION_ATTEMPT: "1" } }), "metadata.annotations[jobset.sigs.k8s.io/execution-attempt]: is reserved")]
     #[case::subdomain("/spec/template/spec/subdomain", json!("net"), "spec.template.spec.subdomain: is overwritten: set spec.network.subdomain to \"net\"")]
     fn field_of_template_that_is_overwritten_gets_warning(
         #[case] pointer: &str,
@@ -133,6 +163,7 @@ mod tests {
     #[case::not_suspended("/spec/suspend", json!(false))]
     #[case::own_label("/metadata", json!({ "labels": { "app": "a" }, "annotations": { "a": "b" } }))]
     #[case::finalizers_of_pods("/spec/template/metadata", json!({ "finalizers": ["a/b"] }))]
+    #[case::same_namespace("/metadata", json!({ "namespace": "ml" }))]
     #[case::same_subdomain("/spec/template/spec/subdomain", json!("train"))]
     fn field_of_template_with_effect_gets_no_warning(#[case] pointer: &str, #[case] value: Value) {
         let found = warnings(&read(&jobset(&[(&format!("{TEMPLATE}{pointer}"), value)])));

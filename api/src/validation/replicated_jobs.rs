@@ -77,7 +77,7 @@ mod tests {
     #[rstest]
     #[case::digit_first("/name", json!("0-driver"))]
     #[case::no_jobs("/replicas", json!(0))]
-    #[case::as_many_as_can_be_counted("/template/spec/parallelism", json!(i32::MAX))]
+    #[case::as_many_as_an_indexed_job_may_have("/template/spec/parallelism", json!(100_000))]
     #[case::in_a_group("/groupName", json!("trainers"))]
     #[case::in_the_default_group("/groupName", json!(""))]
     fn replicated_job_with_valid_name_and_numbers_is_accepted(#[case] field: &str, #[case] value: Value) {

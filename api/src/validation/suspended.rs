@@ -143,7 +143,10 @@ mod tests {
         let with = |claims: Value, cpu: &str| json!({ "claims": claims, "requests": { "cpu": cpu } });
         let claims = json!([{ "name": "gpu" }]);
         let old = jobset(&[
-            (&format!("{POD}/spec/resourceClaims"), json!([{ "name": "gpu", "resourceClaimName": "gpu" }])),
+            (
+                &format!("{POD}/spec/resourceClaims"),
+                json!(["gpu", "other"].map(|name| json!({ "name": name, "resourceClaimName": name }))),
+            ),
             (&container, with(claims.clone(), "1")),
             ("/spec/suspend", json!(true)),
         ]);

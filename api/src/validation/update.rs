@@ -162,7 +162,10 @@ mod tests {
     fn update_rejection_lists_every_changed_field() {
         let changes = [
             ("/spec/replicatedJobs/0/template/spec/backoffLimit", json!(1)),
-            ("/spec/replicatedJobs/1/template/spec/template/spec/containers/0", json!({ "name": "other" })),
+            (
+                "/spec/replicatedJobs/1/template/spec/template/spec/containers/0",
+                json!({ "name": "other", "image": "other:1" }),
+            ),
             ("/spec/replicatedJobs/1/template/spec/template/spec/nodeSelector", json!({ "a": "b" })),
         ];
         let errors = errors(&jobset(&[]), &changes);

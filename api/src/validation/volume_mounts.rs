@@ -34,8 +34,7 @@ mod tests {
     const POD: &str = "/spec/replicatedJobs/1/template/spec/template/spec";
 
     fn mounting(list: &str, changes: Changes<'_>) -> Vec<String> {
-        let container =
-            json!([{ "name": "main", "image": "main:1", "volumeMounts": [{ "name": "data", "mountPath": "/data" }] }]);
+        let container = json!([{ "name": list.to_lowercase(), "image": "main:1", "volumeMounts": [{ "name": "data", "mountPath": "/data" }] }]);
         let field = format!("{POD}/{list}");
         let mut all = vec![(&*field, container)];
         all.extend(changes.iter().cloned());

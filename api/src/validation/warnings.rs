@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{Container, ContainerRestartRule, PodSpec, Probe
 use super::subject::Subject;
 use super::{
     additional_restarts, annotations, durations, gangs, inject_agent, lone_restarts, managed_by, nodes, overwritten,
-    refused_pods, restart_backoff, restart_request, stalls,
+    refused_pods, restart_backoff, restart_request, stalls, template,
 };
 use crate::agent::{Agent, asks_dns_of_node, uses_relay};
 use crate::field::Path;
@@ -39,6 +39,7 @@ pub fn warnings(jobset: &JobSet) -> Vec<String> {
     let spec = Path::root("spec");
     stalls::warn(&subject, &spec, &mut warnings);
     overwritten::warn(&subject, &spec, &mut warnings);
+    template::warn(&subject, &spec, &mut warnings);
     refused_pods::warn(&subject, &spec, &mut warnings);
     lone_restarts::warn(&subject, &spec, &mut warnings);
     gangs::warn(&subject, &spec, &mut warnings);

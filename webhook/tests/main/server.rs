@@ -97,10 +97,10 @@ pub(crate) fn jobset() -> Value {
     json!({ "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": { "name": "train", "namespace": "ml" }, "spec": {
         "failurePolicy": { "restartStrategy": "InPlaceRestart", "maxRestarts": 3 },
         "replicatedJobs": [{ "name": "workers", "template": { "spec": { "template": { "spec": {
-            "initContainers": [{ "name": "agent", "restartPolicy": "Always", "restartPolicyRules": [
+            "initContainers": [{ "name": "agent", "image": "agent", "restartPolicy": "Always", "restartPolicyRules": [
                 { "action": "RestartPod", "exitCodes": { "operator": "In", "values": [81] } }],
                 "startupProbe": { "httpGet": { "path": "/barrier-is-lifted", "port": 8080 }, "failureThreshold": i32::MAX } }],
-            "containers": [{ "name": "worker", "from-the-future": true, "terminationMessagePolicy": "File", "restartPolicy": "Never", "restartPolicyRules": [
+            "containers": [{ "name": "worker", "image": "worker", "from-the-future": true, "terminationMessagePolicy": "File", "restartPolicy": "Never", "restartPolicyRules": [
                 { "action": "RestartPod", "exitCodes": { "operator": "NotIn", "values": [0] } }] }],
         } } } } }],
     } })
@@ -229,6 +229,7 @@ async fn invalid_jobset_is_rejected_as_by_api_server() {
         [
             ("spec.replicatedJobs[0].template.spec.template.spec.initContainers", "FieldValueRequired"),
             ("spec.replicatedJobs[0].template.spec.backoffLimit", "FieldValueInvalid"),
+            ("spec.replicatedJobs[0].template.spec.template.spec.containers", "FieldValueRequired"),
         ]
     );
     server.stop().await;

@@ -2,6 +2,7 @@
 //! are refused, decided by a real API server and the service that it calls.
 
 mod case;
+mod children;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -16,7 +17,8 @@ use crate::answer::{Answer, Writes};
 use crate::cluster::Plane;
 
 /// Files of `api/src/validation` that hold no rule: the list of the rules, what they look at, and their words.
-const NO_RULES: [&str; 6] = ["agent/environment", "execution", "mod", "rule", "subject", "testing"];
+const NO_RULES: [&str; 8] =
+    ["agent/environment", "execution", "mod", "rule", "subject", "template/row", "template/tests", "testing"];
 /// Cases that are tried at once.
 const AT_ONCE: usize = 16;
 
