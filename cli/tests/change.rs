@@ -1,10 +1,12 @@
 //! `restart`, `suspend` and `resume` of JobSets that the controller reconciles; `logs` where no kubelet keeps any.
 
 use anyhow::{Context, Result};
+use jobset_harness::wait;
 use kube::ResourceExt as _;
+use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
-use crate::fixture::{Space, in_place};
+use crate::fixture::{LIMIT, Space, expect, in_place};
 
 #[tokio::test]
 async fn restart_suspend_and_resume_wait_for_controller() -> Result<()> {
@@ -37,6 +39,31 @@ async fn restart_suspend_and_resume_wait_for_controller() -> Result<()> {
     assert!(text.contains("change/train is resumed"), "{text}");
     let text = space.run(&["--as", "nobody", "suspend", "train"], 3).await?;
     assert!(text.contains("\"nobody\" cannot get resource \"jobsets\""), "{text}");
+    Ok(())
+}
+
+/// No controller runs, so each of these changes would be waited for until its time limit.
+#[tokio::test]
+async fn change_that_nobody_carries_out_ends_at_once() -> Result<()> {
+    let space = Space::without_controllers("nobody").await?;
+    let mut foreign = in_place("foreign", 1);
+    foreign["spec"]["managedBy"] = json!("kueue.x-k8s.io/multikueue");
+    space.create(foreign).await?;
+    for command in ["restart", "suspend", "resume"] {
+        let text = space.run(&[command, "foreign"], 1).await?;
+        assert!(text.contains(&format!("(spec.managedBy): {command} it where it runs")), "{text}");
+    }
+
+    space.create(in_place("train", 1)).await?;
+    let mut command = space.plugin(&["suspend", "train", "--timeout", "10m"]);
+    let ended = tokio::task::spawn_blocking(move || command.output());
+    let is_asked = || async { Ok(space.jobsets().get("train").await?.spec.is_suspended().then_some(())) };
+    wait::until(LIMIT, "spec.suspend of train", is_asked).await?;
+    space.jobsets().delete("train", &DeleteParams::default()).await?;
+    let again = || async { Ok(space.create(in_place("train", 1)).await.ok()) };
+    wait::until(LIMIT, "another JobSet train", again).await?;
+    let text = expect(&ended.await??, 1)?;
+    assert!(text.contains("nobody/train was deleted meanwhile"), "{text}");
     Ok(())
 }
 

@@ -149,10 +149,13 @@ impl<'a> Follow<'a> {
     ) -> Result<Result<((ChangeOutcome, String), Option<i32>), String>, Error> {
         let mut changes = ChangeStream::begin(self.cluster, &WatchScope::Tree(self.args.name.clone()));
         loop {
-            let jobset = self.cluster.jobset(&self.args.name).await?;
-            if let Some(replaced) = elsewhere::replaced(changed, &jobset) {
-                return Ok(Ok(((ChangeOutcome::Refused, replaced), None)));
-            }
+            let jobset = match self.cluster.jobset(&self.args.name).await {
+                Ok(jobset) if !elsewhere::is_another(changed, &jobset) => jobset,
+                Ok(_) | Err(Error::NotFound { .. }) => {
+                    return Ok(Ok(((ChangeOutcome::Refused, elsewhere::DELETED.to_owned()), None)));
+                }
+                Err(error) => return Err(error),
+            };
             let progress = match step(&jobset) {
                 Step::Ended(ended, restart) => return Ok(Ok((ended, restart))),
                 Step::Wait(progress) => progress,
