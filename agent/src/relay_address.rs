@@ -8,11 +8,16 @@ const RESOLV_CONF: &str = "/etc/resolv.conf";
 
 /// The address `HOST:PORT`, with the full name of a host that is a Service, if the search domains tell the domain of the cluster.
 pub(crate) fn full_address(address: &str) -> String {
+    with_domain(address, &std::fs::read_to_string(RESOLV_CONF).unwrap_or_default())
+}
+
+/// The same with this text of `resolv.conf`.
+fn with_domain(address: &str, resolv_conf: &str) -> String {
     let is_service = |host: &str| host.rsplit_once('.').is_some_and(|(_, last)| last == "svc");
-    let full = address.rsplit_once(':').filter(|(host, _)| is_service(host)).and_then(|(host, port)| {
-        let resolv_conf = std::fs::read_to_string(RESOLV_CONF).ok()?;
-        Some(format!("{host}.{}.:{port}", cluster_domain(&resolv_conf)?))
-    });
+    let full = address
+        .rsplit_once(':')
+        .filter(|(host, _)| is_service(host))
+        .and_then(|(host, port)| Some(format!("{host}.{}.:{port}", cluster_domain(resolv_conf)?)));
     full.unwrap_or_else(|| address.to_owned())
 }
 
@@ -55,11 +60,29 @@ mod tests {
         assert_eq!(cluster_domain(resolv_conf), domain);
     }
 
+    const POD: &str =
+        "search ml.svc.cluster.local svc.cluster.local cluster.local\nnameserver 10.0.0.10\noptions ndots:5";
+
     #[rstest]
-    #[case::full_name("jobset-relay.ns.svc.cluster.local.:9443")]
-    #[case::address("127.0.0.1:9443")]
-    #[case::other_host("relay.example.org:9443")]
-    fn address_that_is_no_service_stays(#[case] address: &str) {
-        assert_eq!(full_address(address), address);
+    #[case::usual("jobset-relay.ns.svc:9443", POD, "jobset-relay.ns.svc.cluster.local.:9443")]
+    #[case::namespace_called_svc(
+        "jobset-relay.ns.svc:9443",
+        "search svc.svc.cluster.local svc.cluster.local cluster.local",
+        "jobset-relay.ns.svc.cluster.local.:9443"
+    )]
+    #[case::another_domain("r.ns.svc:1", "search ml.svc.c.l svc.c.l c.l", "r.ns.svc.c.l.:1")]
+    fn service_gets_its_full_name(#[case] address: &str, #[case] resolv_conf: &str, #[case] full: &str) {
+        assert_eq!(with_domain(address, resolv_conf), full);
+    }
+
+    #[rstest]
+    #[case::full_name("jobset-relay.ns.svc.cluster.local.:9443", POD)]
+    #[case::name_with_domain("jobset-relay.ns.svc.cluster.local:9443", POD)]
+    #[case::address("127.0.0.1:9443", POD)]
+    #[case::other_host("relay.example.org:9443", POD)]
+    #[case::no_port("jobset-relay.ns.svc", POD)]
+    #[case::no_search_domains("jobset-relay.ns.svc:9443", "nameserver 10.0.0.10")]
+    fn address_that_is_no_service_of_the_cluster_stays(#[case] address: &str, #[case] resolv_conf: &str) {
+        assert_eq!(with_domain(address, resolv_conf), address);
     }
 }

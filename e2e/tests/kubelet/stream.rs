@@ -12,7 +12,11 @@ use jobset_harness::progress::progress;
 use jobset_harness::relays;
 use jobset_harness::wait::{self, Check};
 use jobset_harness::workload::SUPERVISED;
-use serde_json::Value;
+use k8s_openapi::api::core::v1::{Namespace, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::api::PostParams;
+use kube::{Api, Client};
+use serde_json::{Value, json};
 
 use super::shared::{assert_in_place, binaries};
 use crate::chart::check_network_policies;
@@ -24,6 +28,7 @@ const RESTARTS: u64 = 3;
 async fn groups_restart_over_stream_and_without_relay_by_watch() -> Result<()> {
     let cluster = Cluster::builder().audit_log().cluster(2).await?;
     install::install(&cluster, binaries().await?).await?;
+    take_name_of_relays(&cluster.client()).await?;
     let mut groups = Groups::apply(&cluster, "stream").await?;
     groups.run_over_stream(&cluster).await?;
     check_network_policies(&cluster, NAMESPACE, &["jobset-controller", RELAY]).await?;
@@ -36,6 +41,26 @@ async fn groups_restart_over_stream_and_without_relay_by_watch() -> Result<()> {
     groups.run_over_stream(&cluster).await?;
     groups.restart("with relays that have come back", 1).await?;
     cluster.stop().await
+}
+
+/// A tenant owns the namespace `svc`: below the search domain `svc.cluster.local`, a name of it is the short name of the relays' Service.
+async fn take_name_of_relays(client: &Client) -> Result<()> {
+    let metadata = |name: &str| json!({"name": name, "labels": {"kubernetes.io/service-name": NAMESPACE}});
+    let (post, namespace) = (PostParams::default(), "svc");
+    let tenant: Namespace = serde_json::from_value(json!({"metadata": {"name": namespace}}))?;
+    Api::all(client.clone()).create(&post, &tenant).await?;
+    let ports = json!([{"name": "agents", "port": 9443, "protocol": "TCP"}]);
+    let service: Service = serde_json::from_value(
+        json!({"metadata": metadata(NAMESPACE), "spec": {"clusterIP": "None", "ports": ports}}),
+    )?;
+    Api::namespaced(client.clone(), namespace).create(&post, &service).await?;
+    // Nobody is there.
+    let endpoints = json!([{"hostname": RELAY, "addresses": ["192.0.2.1"]}]);
+    let slice: EndpointSlice = serde_json::from_value(
+        json!({"metadata": metadata(RELAY), "addressType": "IPv4", "ports": ports, "endpoints": endpoints}),
+    )?;
+    Api::namespaced(client.clone(), namespace).create(&post, &slice).await?;
+    Ok(())
 }
 
 /// Groups whose agents were injected, one for each shape, with the epoch that each runs in.
