@@ -1,10 +1,11 @@
-//! A default installation under NetworkPolicies that are enforced, beside policies that deny everything else.
+//! An installation under NetworkPolicies that are enforced, beside policies that deny everything else.
 
 use anyhow::{Context as _, Result, ensure};
 use jobset_harness::cluster::Cluster;
 use jobset_harness::group::Group;
 use jobset_harness::install::{self, NAMESPACE, kubectl};
 use jobset_harness::markdown::blocks;
+use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Client};
@@ -24,7 +25,9 @@ async fn policies_that_block_relays_are_named_groups_restart_by_watch() -> Resul
     let _enforced = cluster.enforce_network_policies().await?;
     kubectl(&cluster, &["create", "namespace", NAMESPACE]).await?;
     create(&client, NAMESPACE, &deny_all()).await?;
-    install::install(&cluster, binaries().await?).await?;
+    // The programs of the product reach the API server, their relays, and nobody else.
+    let peers = format!("networkPolicy.apiServers={}", api_servers(&cluster).await?);
+    install::install_chart(&cluster, binaries().await?, &["--set-json", &peers]).await?;
     let mut groups = Groups::apply(&cluster, "policies").await?;
     for group in groups.iter() {
         for policy in [deny_all(), orders(), dns(&cluster), allowance()?] {
@@ -82,10 +85,23 @@ fn allowance() -> Result<Value> {
     Ok(serde_yaml_ng::from_str(&block.context("the page has no NetworkPolicy")?.text)?)
 }
 
+/// Address of the node on which API server and DNS run.
+fn server_address(cluster: &Cluster) -> &str {
+    let server = cluster.ready().server.trim_start_matches("https://");
+    server.split(':').next().unwrap_or_default()
+}
+
+/// The peers by which programs reach the API server: its Service, and the endpoint behind that.
+async fn api_servers(cluster: &Cluster) -> Result<Value> {
+    let services: Api<Service> = Api::namespaced(cluster.client(), "default");
+    let service =
+        services.get("kubernetes").await?.spec.and_then(|spec| spec.cluster_ip).context("it has no address")?;
+    Ok([&service, server_address(cluster)].map(|address| json!({"ipBlock": {"cidr": format!("{address}/32")}})).into())
+}
+
 /// DNS of the test's cluster runs on a node, and not in a Pod.
 fn dns(cluster: &Cluster) -> Value {
-    let server = cluster.ready().server.trim_start_matches("https://");
-    let address = server.split(':').next().unwrap_or_default();
+    let address = server_address(cluster);
     let ports = json!([{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}]);
     policy(
         "dns",
