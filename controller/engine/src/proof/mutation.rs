@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use jobset_api::{JobSet, JobSetStatus, conditions, event, labels};
+use jobset_api::{JobSet, JobSetStatus, LedgerBucket, conditions, event, labels};
 use jobset_rules::{Action, Note, Plan, PodDeletion, Trigger};
 use jobset_store::pods::{Exit, PodPhase, PodView};
 use jobset_store::{Kind, Observed, Ranges, View, WatchEvent};
@@ -137,6 +137,8 @@ pub(super) enum RuleMutation {
     ProgressNotObserved,
     /// The time since the last write is in no bucket of the ledger.
     LedgerLosesTime,
+    /// The time since the last write is in the bucket that begins.
+    LedgerCountsAhead,
 }
 
 /// What of an event reaches the engine.
@@ -201,7 +203,9 @@ pub(super) fn edit_jobset(broken: Option<RuleMutation>, jobset: &mut Arc<JobSet>
             let progress = Arc::make_mut(jobset).status.as_mut().and_then(|status| status.progress.as_mut());
             if let Some(progress) = progress {
                 if broken == Some(RuleMutation::ProgressNotObserved) {
-                    progress.step_at_restart = progress.step_at_restart.and(Some(i64::MAX));
+                    for kept in &mut progress.replicated_jobs {
+                        kept.step_at_restart = kept.step_at_restart.and(Some(i64::MAX));
+                    }
                 } else {
                     progress.restarts_without_progress = 0;
                 }
@@ -295,6 +299,15 @@ pub(super) fn edit_plan(broken: Option<RuleMutation>, observed: &Observed<'_>, p
         RuleMutation::LedgerLosesTime => {
             if let (Some(before), Some(after)) = (before.ledger, &mut status.ledger) {
                 after.milliseconds = before.milliseconds;
+            }
+        }
+        RuleMutation::LedgerCountsAhead => {
+            if let (Some(before), Some(after)) = (before.ledger, &mut status.ledger) {
+                let passed = after.milliseconds.sum() - before.milliseconds.sum();
+                if after.bucket != LedgerBucket::Finished {
+                    after.milliseconds = before.milliseconds;
+                    after.milliseconds.of_mut(after.bucket).into_iter().for_each(|time| *time += passed);
+                }
             }
         }
         RuleMutation::BackoffForgotten => status.barrier_until = None,

@@ -69,10 +69,11 @@ pub(super) enum Property {
     LossesFirst,
     /// A stall strikes the node of the one worker that is seen to hold the others up, and once.
     StallsStrikeOnce,
-    /// A JobSet fails for want of progress after so many restarts in a row, and not before: restarts because workers failed, in which the
-    /// highest step that they have told of did not rise, whoever led.
+    /// A JobSet fails for want of progress after so many restarts in a row, and not before: restarts because workers failed, before which
+    /// no worker had truly come further, whoever led and however late that was told.
     NoProgress,
-    /// The ledger has all the time since the JobSet was created, whoever led, and no more.
+    /// The ledger has all the time since the JobSet was created, whoever led, and no more, and each bucket the time that was truly spent
+    /// in it.
     Ledger,
     /// A plan is as large as the children that exist, whatever sizes are specified.
     BoundedPlans,

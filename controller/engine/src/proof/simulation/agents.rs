@@ -33,6 +33,8 @@ pub(super) struct SimulatedAgent {
     pub link: Option<u64>,
     /// The epoch in which its worker failed, until it starts the next one.
     pub failed_in: Option<i32>,
+    /// What it says of the worker before, beside the epoch that it has entered.
+    says_last: Option<String>,
     /// Since when there are epochs that it does not know, while everybody does what there is to do.
     pub behind_since: Option<i64>,
 }
@@ -56,13 +58,15 @@ impl SimulatedAgent {
             observed: None,
             link: None,
             failed_in: None,
+            says_last: None,
             behind_since: None,
         }
     }
 
     /// What it says of this epoch over the stream.
     pub(super) fn report(&self, epoch: i32) -> Report {
-        Report { epoch, exit: self.failed_in.map(exit_text), started: self.says_start.clone(), progress: None }
+        let progress = self.says_last.clone();
+        Report { epoch, exit: self.failed_in.map(exit_text), started: self.says_start.clone(), progress }
     }
 
     /// The supervisor is asked to end, and asks its worker to.
@@ -137,6 +141,7 @@ impl SimulatedCluster {
         let (pod, slot) = (machine.pod.clone(), machine.slot());
         let failed_in = machine.agent.as_ref().and_then(|process| process.failed_in);
         let started = machine.agent.as_ref().and_then(|process| process.says_start.clone());
+        let last = machine.agent.as_ref().and_then(|process| process.says_last.clone());
         let is_there = self.api.pods.contains_key(&pod);
         let leaves = if self.leaves(&pod) { ", and leaves" } else { "" };
         self.trace(|| format!("agent of {pod} reports {epoch}: {fate:?}{leaves}"));
@@ -148,12 +153,14 @@ impl SimulatedCluster {
                 if let Some(started) = started {
                     annotations.insert(labels::AGENT_STARTED.to_owned(), started);
                 }
+                if let Some(last) = last {
+                    annotations.insert(labels::PROGRESS.to_owned(), last);
+                }
                 if let Some(epoch) = failed_in {
                     annotations.insert(labels::WORKER_EXIT.to_owned(), exit_text(epoch));
                 }
             });
             self.truth.reported(slot, epoch);
-            self.tell_last_step(uid, &pod, epoch);
         }
         let answered = fate == Fate::Stored && is_there;
         let agent = self.machines.get(uid).and_then(|machine| machine.agent.as_ref());
@@ -200,15 +207,20 @@ impl SimulatedCluster {
 
     fn carry_out_deed(&mut self, uid: &str, deed: AgentDeed) -> CheckResult {
         let now = self.now();
+        let last = if let AgentDeed::Enter(epoch) = deed { self.last_step(uid, epoch) } else { None };
         let Some(machine) = self.machines.get_mut(uid) else { return Ok(()) };
         let Some(agent) = &mut machine.agent else { return Ok(()) };
         match deed {
-            AgentDeed::Enter(epoch) => machine.epoch = Some(epoch),
+            AgentDeed::Enter(epoch) => {
+                machine.epoch = Some(epoch);
+                self.stalls.say_with(uid, last.as_deref());
+                agent.says_last = last;
+            }
             AgentDeed::Watch => agent.observed = None,
             AgentDeed::StopWatch => {}
             AgentDeed::Send(epoch) => self.network.send(agent.link, agent.report(epoch)),
             AgentDeed::Lift(epoch) => {
-                agent.failed_in = None;
+                (agent.failed_in, agent.says_last) = (None, None);
                 if machine.supervised {
                     return self.worker_starts(uid, epoch);
                 }

@@ -64,6 +64,7 @@ const SEEDS: u64 = 16_000;
 #[case::restarts_without_progress_outlive_leaders(RuleMutation::RestartsWithoutProgressForgotten, &[NoProgress])]
 #[case::progress_begins_the_count_again(RuleMutation::ProgressNotObserved, &[NoProgress])]
 #[case::ledger_has_all_the_time(RuleMutation::LedgerLosesTime, &[Ledger])]
+#[case::ledger_has_it_in_true_buckets(RuleMutation::LedgerCountsAhead, &[Ledger])]
 #[case::moves_are_free(RuleMutation::MovesCounted, &[OneRestartPerIncident, OwnDeletionsAreNoFailures])]
 #[case::avoided_nodes_outlive_their_leader(RuleMutation::AvoidedNodesForgotten, &[AvoidedNodesLast])]
 #[case::no_pod_waits_for_a_preference(RuleMutation::HardWhereSoftWasAsked, &[NoHang])]

@@ -10,6 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::api::ApiServer;
 use super::controller::{SimulatedController, WorkUnderWay};
 use super::cordons::Cordons;
+use super::ledger::TrueTimes;
 use super::machine::SimulatedMachine;
 use super::moves::BadThings;
 use super::nodes::SimulatedNodes;
@@ -55,6 +56,7 @@ pub(super) struct SimulatedCluster {
     pub requester: Requester,
     pub stalls: Stalls,
     pub steps: Steps,
+    pub true_times: TrueTimes,
     pub broken: Option<RuleMutation>,
     /// In milliseconds.
     pub clock: i64,
@@ -97,6 +99,7 @@ impl SimulatedCluster {
             requester: Requester::new(seed),
             stalls: Stalls::new(seed),
             steps: Steps::new(seed),
+            true_times: TrueTimes::default(),
             broken,
             clock: 0,
             says_start: !seed.is_multiple_of(OLDER_AGENTS),
@@ -157,7 +160,8 @@ impl SimulatedCluster {
 
     /// Something happens to somebody.
     fn step(&mut self, tempo: &Tempo) -> CheckResult {
-        self.clock += self.rng.i64(0..900);
+        let pause = self.rng.i64(0..900);
+        self.pass(pause);
         self.step_stream()?;
         self.step_incidents();
         self.step_sizes();
@@ -213,7 +217,7 @@ impl SimulatedCluster {
             self.worked = false;
             self.round()?;
             self.check_told(round == 0)?;
-            self.clock += 1_000;
+            self.pass(1_000);
             if self.exceeds_cluster() && round > ROUNDS / 4 {
                 // What the quota refuses is requested again and again.
                 return Ok(());
@@ -225,12 +229,15 @@ impl SimulatedCluster {
                 Ok(()) => {
                     self.check_facts()?;
                     self.check_nothing_runs()?;
-                    return self.check_rest();
+                    let at_rest = self.api.status();
+                    self.check_rest()?;
+                    // A controller that was behind may have begun something.
+                    return if self.api.status() == at_rest { self.check_ledger_at_rest() } else { Ok(()) };
                 }
                 // Somebody waits for a time: the controller for a lonely agent, an agent to report again.
                 Err(reason) => why = reason,
             }
-            self.clock += pause;
+            self.pass(pause);
         }
         Err(Violation::new(Property::NoHang, format!("{why}; {}", super::controller::brief(&self.api.status()))))
     }

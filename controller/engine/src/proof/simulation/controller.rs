@@ -14,6 +14,7 @@ use super::cluster::SimulatedCluster;
 use super::planner::Planner;
 use super::scenario::{Scenario, key};
 use super::slow::SlowRequest;
+use super::steps::ToldSteps;
 use super::watches::KINDS;
 use crate::proof::mutation::edit_event;
 use crate::proof::{CheckResult, Property, RuleMutation, Violation, ensure};
@@ -61,8 +62,8 @@ pub(super) struct WorkUnderWay {
     pub slow: Vec<SlowRequest>,
     /// What is wrong with the status, unless its write is refused as outdated.
     objection: Option<Violation>,
-    /// The highest step that Pods had told of when it was decided.
-    told: Option<i64>,
+    /// What Pods had told of their steps when it was decided.
+    told: ToldSteps,
     /// The Pods outside of the specified size that were observed when it was decided.
     leaving: BTreeSet<String>,
 }
@@ -203,7 +204,7 @@ impl SimulatedCluster {
         }
         let order = Rng::with_seed(number ^ self.clock.unsigned_abs());
         let actions = actions.into();
-        let told = self.told_step();
+        let told = self.told_steps();
         let new = WorkUnderWay::new(number, jobset);
         let work = WorkUnderWay { actions, status, order, objection, told, leaving, ..new };
         self.controller.work = Some(work);
@@ -364,7 +365,7 @@ impl WorkUnderWay {
             provided: Vec::new(),
             slow: Vec::new(),
             objection: None,
-            told: None,
+            told: ToldSteps::default(),
             leaving: BTreeSet::new(),
         }
     }

@@ -113,7 +113,7 @@ impl SimulatedCluster {
         };
         self.strike(&uid, false, "its agent restarts alone");
         self.note_fault(&uid);
-        self.clock += 2_000;
+        self.pass(2_000);
         let now = self.now();
         if let Some(machine) = self.machines.get_mut(&uid) {
             if machine.supervised {
@@ -239,7 +239,7 @@ impl SimulatedCluster {
         let Some(deadline) = deadline(job) else { return };
         let active = self.now().0.duration_since(job.started).as_secs();
         self.trace(|| format!("time passes until the deadline of Job {name}"));
-        self.clock += (deadline - active).max(0) * 1_000;
+        self.pass((deadline - active).max(0) * 1_000);
     }
 
     fn delete_job(&mut self) {

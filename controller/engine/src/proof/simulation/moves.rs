@@ -89,7 +89,7 @@ impl SimulatedCluster {
         }
         if self.moves.rng.u32(..HOUR) == 0 {
             self.trace(|| "an hour passes".to_owned());
-            self.clock += 3_600_000;
+            self.pass(3_600_000);
         }
         let Some(bad) = self.moves.bad.clone().filter(|_| self.moves.rng.u32(..STEPS) == 0) else { return };
         let is_bad = |machine: &SimulatedMachine| match &bad {

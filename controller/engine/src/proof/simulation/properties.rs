@@ -82,7 +82,7 @@ impl SimulatedCluster {
         self.check_execution_attempts(before, after)?;
         self.check_backoff(before, after)?;
         self.check_nodes(before, after)?;
-        Self::check_ledger(before, after)?;
+        self.check_ledger(before, after)?;
         let epoch = after.synced_epoch;
         if epoch > before.synced_epoch {
             self.check_lift(before, after)?;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use jobset_api::{FailurePolicyAction, conditions, event};
+use jobset_api::{FailurePolicyAction, JobSetStatus, conditions, event};
 use jobset_rules::{Action, Note};
 use jobset_store::Observed;
 use jobset_store::pods::JobPods;
@@ -81,15 +81,22 @@ impl SimulatedCluster {
         Ok(())
     }
 
-    fn any_waits_for_node(&self) -> bool {
+    pub(super) fn any_waits_for_node(&self) -> bool {
         self.machines.values().any(|machine| machine.waits_for_node)
     }
 
-    fn is_left_failed(&self, found: &JobObject) -> bool {
+    pub(super) fn is_left_failed(&self, found: &JobObject) -> bool {
         let uid = found.job.uid();
         let failed = self.truth.failed_jobs.iter().find(|it| Some(&it.view.uid) == uid.as_ref());
         let action = failed.and_then(|it| self.scenario.action(&it.view.replicated_job, &it.reason));
         action == Some(FailurePolicyAction::FailJob)
+    }
+
+    /// Whether all wanted workers run, or have done their work.
+    pub(super) fn all_wanted_run(&self, status: &JobSetStatus) -> bool {
+        self.wanted_jobs(status).all(|(name, job)| {
+            job.is_some_and(|job| finished(&job.job).is_some() || self.all_run(&name, job, status.synced_epoch).is_ok())
+        })
     }
 
     /// Each slot that is not done has one Pod, whose worker runs in the synced epoch.

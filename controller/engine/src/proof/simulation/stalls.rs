@@ -9,7 +9,7 @@ use jobset_api::{JobSetStatus, NodeStrike, labels};
 use jobset_rules::Trigger;
 use jobset_store::pods::StreamReport;
 use k8s_openapi::jiff::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::cluster::SimulatedCluster;
 use super::scenario::key;
@@ -81,6 +81,17 @@ impl Stalls {
     /// Whether no worker has hung in this epoch or a later one.
     pub(super) fn none_has_hung_in(&self, epoch: i32) -> bool {
         self.hang.as_ref().is_none_or(|hang| hang.epoch < epoch)
+    }
+
+    /// What an agent has still to say of an earlier epoch has the last step of that, once it says this.
+    pub(super) fn say_with(&mut self, uid: &str, last: Option<&str>) {
+        let read = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();
+        let Some(((_, text), last)) = self.pending.get_mut(uid).zip(last.map(read)) else { return };
+        let mut late = read(text);
+        if late["epoch"] == last["epoch"] {
+            late["step"] = last["step"].clone();
+            *text = late.to_string();
+        }
     }
 
     /// An agent says this some time, unless it has something else to say.
@@ -236,7 +247,7 @@ impl SimulatedCluster {
             return true;
         };
         let (entered, started) = (agent.entered, agent.says_start.clone());
-        let has_stream = self.network.is_on && !self.network.is_cut && !self.network.hostility.is_on();
+        let has_stream = self.network.is_on && !self.network.is_cut;
         let (epoch, text) = self.stalls.pending[&uid].clone();
         // The annotation follows.
         if has_stream && entered == Some(epoch) && self.stalls.rng.bool() {
