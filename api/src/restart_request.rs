@@ -11,8 +11,8 @@ use crate::{JobSet, JobSetStatus, LaterFields, is_dns1123_subdomain, syntax};
 const LONGEST: usize = 2048;
 /// Maximum number of characters of a reason.
 pub const LONGEST_REASON: usize = 256;
-/// Maximum number of requests that the status keeps.
-pub const KEPT: usize = 5;
+/// Maximum number of requests that the status keeps. A manifest with an earlier request may be applied again for as long as it is kept.
+pub const KEPT: usize = 32;
 
 const ID: &str = "must consist of letters, digits, '-', '_' and '.', begin and end with a letter or digit, and have at most 63 \
                   characters. Give each request another one: a request with a known ID is not carried out again";
@@ -109,6 +109,8 @@ pub mod outcome {
     pub const FINISHED: &str = "Finished";
     /// The JobSet is suspended.
     pub const SUSPENDED: &str = "Suspended";
+    /// The specification is invalid, and the controller does nothing for the JobSet.
+    pub const INVALID: &str = "Invalid";
     /// No worker has started yet.
     pub const NOT_STARTED: &str = "NotStarted";
     /// The group restarts, resumes, or is about to, and its workers have not started again.
@@ -132,6 +134,10 @@ pub mod outcome {
                  request it again with another id"
             }
             FINISHED => "the JobSet has finished; to run it again, delete it and create it again",
+            INVALID => {
+                "the specification is invalid, and the JobSet is left alone; see condition Invalid. Request it again with another id \
+                 once it is corrected"
+            }
             SUSPENDED => "the JobSet is suspended, and starts again when it is resumed",
             NOT_STARTED => "no worker has started yet, so there is nothing to restart",
             RESTARTING => "the group was restarting already, and its workers had not started again",
@@ -159,7 +165,7 @@ pub struct HandledRestartRequest {
     #[schemars(length(max = 63))]
     pub id: String,
     /// outcome is what has become of it, in one word: CarriedOut, or why it was not carried out (BudgetSpent, Found,
-    /// Finished, Suspended, NotStarted, AlreadyRestarting, Succeeding, PodNotFound, TooLarge, TooSoon).
+    /// Finished, Invalid, Suspended, NotStarted, AlreadyRestarting, Succeeding, PodNotFound, TooLarge, TooSoon).
     #[schemars(length(max = 63))]
     pub outcome: String,
     /// uncounted says whether it asked for a restart that does not count towards maxRestarts.
@@ -175,6 +181,13 @@ pub struct HandledRestartRequest {
     #[serde(flatten)]
     #[schemars(skip)]
     pub later: LaterFields,
+}
+
+impl HandledRestartRequest {
+    /// Whether it was noted and nothing else. One that was found may have been carried out before its record was lost.
+    pub fn is_noted(&self) -> bool {
+        self.restart.is_none() && self.outcome != outcome::FOUND
+    }
 }
 
 impl JobSetStatus {

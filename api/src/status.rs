@@ -130,11 +130,11 @@ pub struct JobSetStatus {
     pub recent_restarts: Vec<RecentRestart>,
 
     /// restartRequests are the requests of the annotation `jobset.sigs.k8s.io/restart-request` that the controller has
-    /// dealt with, at most five, the newest last: none of them is carried out again. Absent before the controller has read
+    /// dealt with, at most 32, the newest last: none of them is carried out again. Absent before the controller has read
     /// the JobSet for the first time, and after a controller has written the status that does not know the field: a
     /// request that is there then is noted, and not carried out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 5), extend("x-kubernetes-list-type" = "atomic"))]
+    #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "atomic"))]
     pub restart_requests: Option<Vec<HandledRestartRequest>>,
 
     /// nodeStrikes are the failures of the last 24 hours that are blamed on a node, at most sixteen, the newest last. Deletions and

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use jobset_api::{conditions, event};
 
 use crate::reconciliation::Reconciliation;
-use crate::success;
+use crate::{request, success};
 
 /// Maximum length of a condition message, in bytes. The limit of the API is 32 kB; people read less.
 const LONGEST: usize = 2048;
@@ -24,6 +24,7 @@ pub(super) fn skip_if_unread(reconciliation: &mut Reconciliation<'_>) -> Control
             reconciliation.warn(event::INVALID_SPECIFICATION, message);
         } else {
             report(reconciliation, message);
+            request::remember(reconciliation);
         }
     }
     ControlFlow::Break(())

@@ -10,14 +10,14 @@ use std::ops::ControlFlow;
 
 use jobset_api::restart_request::{KEPT, Problem, Problems, outcome};
 use jobset_api::{HandledRestartRequest, LaterFields, RestartRequest, Scope, conditions, event, labels};
-use jobset_store::pods::PodView;
+use jobset_store::pods::{JobPods, PodView};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::cause::{Cause, Counting};
 use crate::epochs::Epochs;
-use crate::reconciliation::{Reconciliation, node_name};
+use crate::reconciliation::{Current, Reconciliation, node_name};
 use crate::types::Trigger;
-use crate::{backoff, budget, epochs, invalid, members, restart, success};
+use crate::{backoff, budget, epochs, invalid, job_end, members, restart, success};
 
 /// Shortest time between two uncounted restarts of a JobSet on request.
 const UNCOUNTED_PERIOD: SignedDuration = SignedDuration::from_mins(10);
@@ -28,8 +28,16 @@ pub(super) fn remember(reconciliation: &mut Reconciliation<'_>) {
     let begins = reconciliation.status.restart_requests.is_none();
     match reconciliation.observed.jobset.restart_request() {
         Some(Err(problems)) => warn_of_invalid(reconciliation, &problems),
-        Some(Ok(request)) if begins || is_finished && is_new(reconciliation, &request) => {
-            note(reconciliation, &request, if begins { outcome::FOUND } else { outcome::FINISHED });
+        Some(Ok(request)) if begins || is_new(reconciliation, &request) => {
+            let outcome = match () {
+                () if begins => Some(outcome::FOUND),
+                () if is_finished => Some(outcome::FINISHED),
+                // The rules end before a request is carried out.
+                () => reconciliation.observed.invalid().map(|_| outcome::INVALID),
+            };
+            if let Some(outcome) = outcome {
+                note(reconciliation, &request, outcome);
+            }
         }
         _ => {}
     }
@@ -79,11 +87,16 @@ fn is_new(reconciliation: &Reconciliation<'_>, request: &RestartRequest) -> bool
     reconciliation.status.handled_restart_request(&request.id).is_none()
 }
 
-/// Whether a failure that was observed restarts the group in place now: then the request finds the group restarting.
+/// Whether a failure was observed, and what follows from it is decided first: a Job is about to fail, so that the failure policy
+/// decides once it has; or the group restarts in place now, and the request finds it restarting.
 fn is_preceded_by_failure(reconciliation: &Reconciliation<'_>) -> bool {
+    if reconciliation.is_suspended() {
+        return false;
+    }
     let current = Epochs::of(&reconciliation.status);
     let runs = reconciliation.in_place() && current.synced > 0 && !current.is_over();
-    runs && !reconciliation.is_suspended() && members::slots(reconciliation).has_failed(current.next())
+    runs && members::slots(reconciliation).has_failed(current.next())
+        || reconciliation.current.iter().any(|current| job_end::is_about_to_fail(reconciliation, current))
 }
 
 /// Why the request is not carried out, if so. `pod` is the Pod that the request names, if it is there.
@@ -98,12 +111,16 @@ fn obstacle(
     if success::is_decided(reconciliation) {
         return Some(outcome::SUCCEEDING);
     }
-    if reconciliation.in_place() && Epochs::of(&reconciliation.status).is_over() || is_being_recreated(reconciliation) {
-        return Some(outcome::RESTARTING);
-    }
-    let has_begun = !reconciliation.in_place() || reconciliation.status.synced_epoch > 0;
-    if !has_begun || reconciliation.current.is_empty() {
-        return Some(outcome::NOT_STARTED);
+    match workers(reconciliation) {
+        _ if reconciliation.in_place() && Epochs::of(&reconciliation.status).is_over() => {
+            return Some(outcome::RESTARTING);
+        }
+        _ if is_being_recreated(reconciliation) => return Some(outcome::RESTARTING),
+        Workers::NoneStarted | Workers::SomeStarted if is_restarting(reconciliation) => {
+            return Some(outcome::RESTARTING);
+        }
+        Workers::NoneStarted => return Some(outcome::NOT_STARTED),
+        Workers::SomeStarted | Workers::AllStarted => {}
     }
     let recreates = !reconciliation.in_place() || members::slots(reconciliation).done > 0;
     if request.pod.is_some() && pod.is_none() {
@@ -114,6 +131,51 @@ fn obstacle(
         return Some(outcome::TOO_LARGE);
     }
     (request.uncounted && is_too_soon(reconciliation)).then_some(outcome::TOO_SOON)
+}
+
+/// How many workers have started since the group was told to start, of the Jobs that exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Workers {
+    NoneStarted,
+    SomeStarted,
+    AllStarted,
+}
+
+/// Workers that have ended have started. In place, they have to start in the epoch that runs, elsewhere in their Pod.
+fn workers(reconciliation: &Reconciliation<'_>) -> Workers {
+    let synced = reconciliation.status.synced_epoch;
+    if reconciliation.in_place() && synced == 0 {
+        return Workers::NoneStarted;
+    }
+    let (mut any, mut all) = (false, true);
+    for Current { job, pods, .. } in &reconciliation.current {
+        let succeeded = pods.map_or(0, |pods| i64::try_from(pods.done().len()).unwrap_or(i64::MAX));
+        let done = job.done_count().max(job.succeeded.into()).max(succeeded);
+        let is_done = job.finished.is_some() || done > 0;
+        if reconciliation.in_place() {
+            let reported = pods.and_then(|pods| pods.reports().get(&synced).copied()).unwrap_or(0);
+            let waits = pods.map_or(0, |pods| pods.not_started_in(synced).count());
+            any |= is_done || reported > waits;
+            all &= waits == 0;
+        } else {
+            let started = pods.map_or(0, JobPods::started);
+            let missing = i64::from(job.pods).saturating_sub(done);
+            any |= is_done || started > 0;
+            all &= job.finished.is_some() || i64::try_from(started).unwrap_or(i64::MAX) >= missing;
+        }
+    }
+    match (any, all) {
+        (false, _) => Workers::NoneStarted,
+        (true, false) => Workers::SomeStarted,
+        (true, true) => Workers::AllStarted,
+    }
+}
+
+/// Whether the group runs, or is about to, because of a restart. The condition is true until its Jobs are ready, which may take longer
+/// than the start of its workers, or for ever.
+fn is_restarting(reconciliation: &Reconciliation<'_>) -> bool {
+    let is_later_epoch = reconciliation.in_place() && reconciliation.status.synced_epoch > 1;
+    is_later_epoch || reconciliation.true_condition(conditions::RESTARTING).is_some()
 }
 
 /// Whether Jobs of the attempt before are still there, the new ones wait for their time, or Jobs are being resumed.
@@ -159,7 +221,8 @@ fn note(reconciliation: &mut Reconciliation<'_>, request: &RestartRequest, outco
     reconciliation.note(event::RESTART_REQUEST_NOTED, message);
 }
 
-/// Remembers what has become of a request. Of the others, the last ones stay, and the last uncounted restart, which limits the rate.
+/// Remembers what has become of a request. Of the others, those stay that were carried out, and of these the last ones, and the last
+/// uncounted restart, which limits the rate.
 fn record(reconciliation: &mut Reconciliation<'_>, request: &RestartRequest, outcome: &str, restart: Option<i32>) {
     let time = backoff::micro_time(reconciliation.now.0);
     let (id, uncounted) = (request.id.clone(), request.uncounted);
@@ -169,7 +232,9 @@ fn record(reconciliation: &mut Reconciliation<'_>, request: &RestartRequest, out
     while handled.len() > KEPT {
         let kept = last_uncounted(handled.iter());
         let limits_rate = |it: &HandledRestartRequest| is_uncounted_restart(it) && Some(it.time.0) == kept;
-        handled.remove(usize::from(limits_rate(&handled[0])));
+        // A request that was noted has changed nothing; one that was carried out would be carried out again. The newest one stays.
+        let noted = handled[..KEPT].iter().position(HandledRestartRequest::is_noted);
+        handled.remove(noted.unwrap_or_else(|| usize::from(limits_rate(&handled[0]))));
     }
 }
 

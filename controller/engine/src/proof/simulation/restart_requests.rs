@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use fastrand::Rng;
-use jobset_api::restart_request::outcome;
+use jobset_api::restart_request::{KEPT, outcome};
 use jobset_api::{HandledRestartRequest, JobSetStatus, RestartRequest, labels};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
@@ -26,6 +26,9 @@ pub(super) struct Requester {
     is_on: bool,
     asked: u32,
     carried_out: BTreeSet<String>,
+    /// The requests that were carried out since the list began, the newest last: none of them is carried out again, however many others
+    /// were noted since.
+    kept: Vec<String>,
     last_uncounted: Option<Timestamp>,
 }
 
@@ -33,7 +36,7 @@ impl Requester {
     pub(super) fn new(seed: u64) -> Self {
         let mut rng = Rng::with_seed(!seed.rotate_left(17));
         let is_on = rng.u8(..LIVES) == 0;
-        Self { rng, is_on, asked: 0, carried_out: BTreeSet::new(), last_uncounted: None }
+        Self { rng, is_on, asked: 0, carried_out: BTreeSet::new(), kept: Vec::new(), last_uncounted: None }
     }
 }
 
@@ -55,6 +58,7 @@ impl SimulatedCluster {
                 self.trace(|| "a release that knows no requests writes the status".to_owned());
                 // It forgets when the last uncounted restart was.
                 self.requester.last_uncounted = None;
+                self.requester.kept.clear();
                 self.api.edit(|jobset| {
                     if let Some(status) = &mut jobset.status {
                         status.restart_requests = None;
@@ -62,8 +66,9 @@ impl SimulatedCluster {
                 });
             }
             1..=2 => {
-                let known = self.api.status().restart_requests.unwrap_or_default();
-                let ids: Vec<String> = known.into_iter().map(|it| it.id).collect();
+                let noted = self.api.status().restart_requests.unwrap_or_default();
+                let noted = noted.into_iter().filter(HandledRestartRequest::is_noted).map(|it| it.id);
+                let ids: Vec<String> = noted.chain(self.requester.kept.iter().rev().take(KEPT / 2).cloned()).collect();
                 if let Some(id) = pick(rng, ids.iter()) {
                     self.ask(&RestartRequest { id, ..RestartRequest::default() });
                 }
@@ -126,6 +131,7 @@ impl SimulatedCluster {
         }
         let is_exact = restarts == 1 && counted == i32::from(!handled.uncounted);
         let is_first = self.requester.carried_out.insert(handled.id.clone());
+        self.requester.kept.push(handled.id.clone());
         ensure(is_exact && is_first && !before.is_finished(), Property::RequestsOnce, fails)?;
         if handled.uncounted {
             let last = self.requester.last_uncounted.replace(handled.time.0);
