@@ -143,7 +143,8 @@ mod tests {
     #[case::with_zero(Some("0"), Some("with the annotation"))]
     #[case::with_number(Some("2"), None)]
     fn avoid_nodes_without_moves_gets_warning(#[case] moves: Option<&str>, #[case] expected: Option<&str>) {
-        let annotations = json!({ AVOID_NODES: "Required", MOVE_AFTER_FAILURES: moves });
+        let mut annotations = json!({ AVOID_NODES: "Required" });
+        moves.into_iter().for_each(|moves| annotations[MOVE_AFTER_FAILURES] = json!(moves));
         let object = in_place(&[("/metadata/annotations", annotations)]);
         let warnings = warnings(&read(&object));
         match expected {
