@@ -69,7 +69,7 @@ pub(super) fn expire(reconciliation: &mut Reconciliation<'_>) {
     clear(reconciliation, is_over, |it| {
         let why = match () {
             () if is_expired(it) => "its time is over",
-            () if is_another(it) => "it has joined the cluster anew",
+            () if is_another(it) => "it has joined the cluster again",
             () => "the JobSet does not ask for it any longer",
         };
         why.to_owned()
