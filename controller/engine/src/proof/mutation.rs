@@ -8,6 +8,8 @@ use jobset_store::pods::{Exit, PodPhase, PodView};
 use jobset_store::{Kind, Observed, Ranges, View, WatchEvent};
 use k8s_openapi::jiff::Timestamp;
 
+use super::simulation::blames;
+
 /// What is done wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum RuleMutation {
@@ -113,6 +115,8 @@ pub(super) enum RuleMutation {
     PinsNotObserved,
     /// A node is cleared once its Pods have left it.
     ClearedOnceLeft,
+    /// The Pod that is the first to report the next epoch is blamed, whoever has failed before.
+    FirstToReportBlamed,
     /// A restart for the sake of cordoned nodes is counted.
     CordonsCounted,
     /// That Pods have left cordoned nodes is forgotten.
@@ -281,6 +285,9 @@ pub(super) fn edit_plan(broken: Option<RuleMutation>, observed: &Observed<'_>, p
         RuleMutation::ReplacementsCounted if plan.actions.iter().any(is_replacement) => count_restart(&before, status),
         RuleMutation::MovesCounted if plan.actions.iter().any(is_move) => count_restart(&before, status),
         RuleMutation::ClearedOnceLeft if status.synced_epoch > synced => status.avoided_nodes.clear(),
+        RuleMutation::FirstToReportBlamed if runs && status.deprecated_epoch == synced => {
+            blames::blame_first_to_report(observed, &before, status);
+        }
         RuleMutation::CordonsCounted if begins_to_leave(&before, status) => count_restart(&before, status),
         RuleMutation::CoolDownForgotten if synced > 0 && !runs => {
             status.conditions.retain(|it| it.type_ != conditions::LEFT_CORDONED_NODES);

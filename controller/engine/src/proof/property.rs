@@ -53,7 +53,7 @@ pub(super) enum Property {
     PinnedPodsStay,
     /// A node is avoided for so many strikes, for its cool-down at most, and not cleared before without a reason.
     AvoidedNodesLast,
-    /// A node is blamed for what has failed on it.
+    /// A node is blamed for what has failed on it, and before all others that are observed to have failed, or it proves to be bad.
     BlameIsTrue,
     /// A node that all Pods have left strikes no more while it is avoided.
     BadNodesCostLittle,

@@ -31,8 +31,8 @@ pub(super) struct SimulatedAgent {
     observed: Option<usize>,
     /// The number of its connection to a relay.
     pub link: Option<u64>,
-    /// The epoch in which its worker failed, until it starts the next one.
-    pub failed_in: Option<i32>,
+    /// The epoch in which its worker failed, and when, until it starts the next one.
+    pub failed_in: Option<(i32, String)>,
     /// What it says of the worker before, beside the epoch that it has entered.
     says_last: Option<String>,
     /// Since when there are epochs that it does not know, while everybody does what there is to do.
@@ -66,7 +66,7 @@ impl SimulatedAgent {
     /// What it says of this epoch over the stream.
     pub(super) fn report(&self, epoch: i32) -> Report {
         let progress = self.says_last.clone();
-        Report { epoch, exit: self.failed_in.map(exit_text), started: self.says_start.clone(), progress }
+        Report { epoch, exit: self.failed_in.as_ref().map(exit_text), started: self.says_start.clone(), progress }
     }
 
     /// The supervisor is asked to end, and asks its worker to.
@@ -139,7 +139,7 @@ impl SimulatedCluster {
         };
         let Some(machine) = self.machines.get(uid) else { return Ok(()) };
         let (pod, slot) = (machine.pod.clone(), machine.slot());
-        let failed_in = machine.agent.as_ref().and_then(|process| process.failed_in);
+        let failed_in = machine.agent.as_ref().and_then(|process| process.failed_in.clone());
         let started = machine.agent.as_ref().and_then(|process| process.says_start.clone());
         let last = machine.agent.as_ref().and_then(|process| process.says_last.clone());
         let is_there = self.api.pods.contains_key(&pod);
@@ -156,8 +156,8 @@ impl SimulatedCluster {
                 if let Some(last) = last {
                     annotations.insert(labels::PROGRESS.to_owned(), last);
                 }
-                if let Some(epoch) = failed_in {
-                    annotations.insert(labels::WORKER_EXIT.to_owned(), exit_text(epoch));
+                if let Some(failed) = &failed_in {
+                    annotations.insert(labels::WORKER_EXIT.to_owned(), exit_text(failed));
                 }
             });
             self.truth.reported(slot, epoch);
@@ -246,6 +246,6 @@ impl SimulatedCluster {
 }
 
 /// How the worker of an epoch has failed, as the agent says it.
-fn exit_text(epoch: i32) -> String {
-    format!(r#"{{"epoch": {epoch}, "code": 1}}"#)
+fn exit_text((epoch, at): &(i32, String)) -> String {
+    format!(r#"{{"epoch": {epoch}, "code": 1, "finishedAt": "{at}"}}"#)
 }

@@ -4,7 +4,7 @@ use rstest::rstest;
 
 use super::cluster::run;
 use crate::proof::Property::{
-    self, AvoidedNodesLast, Backoff, Barrier, BoundedPlans, CordonsAreFree, CountsOfJobs, Deadline, EngineCounts,
+    self, AvoidedNodesLast, Backoff, Barrier, BlameIsTrue, BoundedPlans, CordonsAreFree, CountsOfJobs, Deadline, EngineCounts,
     ExactBudget, ExecutionAttempts, Facts, FreeEpoch, HealthyPodsStay, LeavingStayOut, Ledger, LossesFirst,
     NamesSettle, NoHang, NoProgress, OneRestartPerIncident, OneWorkerPerEpoch, OwnDeletionsAreNoFailures,
     PinnedPodsStay, RefusalsAreFree, RequestsOnce, Rest, ShrinkRestarts, StallsStrikeOnce, SuccessIsFinal, ToldInTime,
@@ -70,6 +70,7 @@ const SEEDS: u64 = 16_000;
 #[case::no_pod_waits_for_a_preference(RuleMutation::HardWhereSoftWasAsked, &[NoHang])]
 #[case::pinned_pods_stay(RuleMutation::PinsNotObserved, &[PinnedPodsStay])]
 #[case::avoided_nodes_last(RuleMutation::ClearedOnceLeft, &[AvoidedNodesLast])]
+#[case::first_to_fail_is_blamed(RuleMutation::FirstToReportBlamed, &[BlameIsTrue])]
 #[case::cordons_are_free(RuleMutation::CordonsCounted, &[CordonsAreFree])]
 #[case::cordons_cool_down(RuleMutation::CoolDownForgotten, &[CordonsAreFree])]
 #[case::losses_are_stored_first(RuleMutation::LossesNotStored, &[LossesFirst])]

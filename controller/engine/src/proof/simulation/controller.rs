@@ -171,6 +171,9 @@ impl SimulatedCluster {
         if let Some(oversize) = planner.oversize.take() {
             return Err(Violation::new(Property::BoundedPlans, oversize));
         }
+        if let Some(wrong) = planner.wrong_blame.take() {
+            return Err(Violation::new(Property::BlameIsTrue, wrong));
+        }
         self.rebuild(now.instant);
         let Some(work) = work else { return Ok(()) };
         ensure(!urgent_waits || work.urgency == Urgency::Urgent, Property::UrgentFirst, || {

@@ -97,6 +97,7 @@ impl SimulatedCluster {
         } else {
             self.strike(uid, false, &format!("its worker exits with {code}"));
             self.note_fault(uid);
+            self.note_end(uid);
         }
         let now = self.now();
         if let Some(machine) = self.machines.get_mut(uid) {
@@ -113,6 +114,7 @@ impl SimulatedCluster {
         };
         self.strike(&uid, false, "its agent restarts alone");
         self.note_fault(&uid);
+        self.note_end(&uid);
         self.pass(2_000);
         let now = self.now();
         if let Some(machine) = self.machines.get_mut(&uid) {
@@ -133,6 +135,7 @@ impl SimulatedCluster {
         let Some(uid) = self.pick_machine(waits) else { return };
         self.strike(&uid, false, "it fails at the barrier");
         self.note_fault(&uid);
+        self.note_end(&uid);
         let now = self.now();
         if let Some(machine) = self.machines.get_mut(&uid) {
             if machine.supervised {

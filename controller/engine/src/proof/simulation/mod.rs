@@ -73,6 +73,7 @@
 mod agents;
 mod api;
 mod backoff;
+pub(super) mod blames;
 mod broken;
 mod cluster;
 mod controller;

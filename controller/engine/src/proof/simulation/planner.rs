@@ -7,6 +7,7 @@ use jobset_rules::{Plan, Settings, plan};
 use jobset_store::Observed;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use super::blames::{self, TrueEnd};
 use super::extremes;
 use super::scenario::JOBSET;
 use crate::proof::RuleMutation;
@@ -22,6 +23,10 @@ pub(super) struct Planner {
     pub panics: Cell<bool>,
     /// How a plan was larger than the children that exist allow.
     pub oversize: RefCell<Option<String>>,
+    /// The workers that have failed.
+    pub ends: RefCell<Vec<TrueEnd>>,
+    /// On whom a plan has blamed what somebody else has begun.
+    pub wrong_blame: RefCell<Option<String>>,
 }
 
 impl Planner {
@@ -36,6 +41,9 @@ impl Planner {
         edit_plan(self.broken, observed, &mut plan);
         if let Some(larger) = extremes::oversize(observed, &plan, self.has_extremes) {
             self.oversize.replace(Some(larger));
+        }
+        if let Some(wrong) = blames::wrong(observed, &plan, &self.ends.borrow()) {
+            self.wrong_blame.replace(Some(wrong));
         }
         plan
     }

@@ -14,13 +14,14 @@ impl SimulatedCluster {
     /// The supervisor notices that its worker has ended, or the worker does what it was asked to.
     pub(super) fn step_supervisor(&mut self, uid: &str) -> CheckResult {
         let (now, ends_well) = (self.now(), self.scenario.ends_well_when_asked);
+        let failed_at = self.last_end(uid);
         let Some(machine) = self.machines.get_mut(uid) else { return Ok(()) };
         match machine.worker {
             SimulatedWorker::Ended { code, .. } => {
                 machine.worker = SimulatedWorker::NotYet;
                 let was_asked = std::mem::take(&mut machine.stopping);
                 if let Some(process) = machine.agent.as_mut().filter(|_| !was_asked && code != 0) {
-                    process.failed_in = process.entered;
+                    process.failed_in = process.entered.map(|epoch| (epoch, failed_at));
                 }
                 let code = u8::try_from(code).unwrap_or(u8::MAX);
                 self.worked = true;
