@@ -69,7 +69,9 @@ pub(crate) fn add(strikes: &mut Vec<NodeStrike>, new: NodeStrike) -> bool {
     // Of several of one time, the newest goes.
     let may_go = |place: &usize| !refuses_much || is_refusal(&strikes[*place]);
     let oldest = (0..=newest).rev().filter(may_go).min_by_key(|place| strikes[*place].time.0);
-    oldest.map(|place| strikes.remove(place));
+    if let Some(place) = oldest {
+        strikes.remove(place);
+    }
     oldest != Some(newest)
 }
 
@@ -161,7 +163,10 @@ mod tests {
         assert_eq!((all.len(), added.iter().all(|it| *it)), (KEPT, true));
         assert_eq!((&all[..8], &all[8..]), (&failures[2..], &refusals[2..]));
         let before = all.clone();
-        assert!(!refusals[..2].iter().chain(&failures[..2]).any(|it| add(&mut all, it.clone())), "older ones come too late");
+        assert!(
+            !refusals[..2].iter().chain(&failures[..2]).any(|it| add(&mut all, it.clone())),
+            "older ones come too late"
+        );
         assert_eq!(all, before);
         assert!(add(&mut all, of_minutes(40..41, Trigger::JobFailed).remove(0)));
     }
