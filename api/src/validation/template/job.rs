@@ -3,6 +3,8 @@
 //! Negative `parallelism` and `completions` are the matter of [`super::super::replicated_jobs`], and what `InPlaceRestart`
 //! requires that of [`super::super::in_place`].
 
+use std::collections::HashSet;
+
 use k8s_openapi::api::batch::v1::{PodFailurePolicyOnPodConditionsPattern, SuccessPolicyRule};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::{Value, json};
@@ -236,10 +238,9 @@ fn failure_rules(
     errors: &mut Errors,
 ) {
     let pod = job.template.spec.as_ref();
-    let has_container = |name: &str| {
-        let init = pod.and_then(|pod| pod.init_containers.as_deref()).unwrap_or_default();
-        pod.iter().flat_map(|pod| &pod.containers).chain(init).any(|container| container.name == name)
-    };
+    let init = pod.and_then(|pod| pod.init_containers.as_deref()).unwrap_or_default();
+    let containers = pod.iter().flat_map(|pod| &pod.containers).chain(init);
+    let names: HashSet<&str> = containers.map(|container| container.name.as_str()).collect();
     for (index, rule) in policy.rules.iter().enumerate() {
         let path = list.index(index);
         if is_recreated && rule.action == FAIL_INDEX && job.backoff_limit_per_index.is_none() {
@@ -247,7 +248,7 @@ fn failure_rules(
             errors.invalid(&path.child("action"), &rule.action, required);
         }
         let name = rule.on_exit_codes.as_ref().and_then(|codes| codes.container_name.as_deref());
-        if let Some(name) = name.filter(|name| !has_container(name)) {
+        if let Some(name) = name.filter(|name| !names.contains(name)) {
             errors.not_found(
                 &path.child("onExitCodes.containerName"),
                 name,

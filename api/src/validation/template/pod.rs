@@ -244,12 +244,12 @@ fn host_ports(containers: &[Container], is_in_network_of_node: bool, path: &Path
 
 /// Claims of containers that the Pod does not have.
 fn resource_claims(pod: &PodSpec, path: &Path<'_>, errors: &mut Errors) {
-    let has = |name: &str| pod.resource_claims.iter().flatten().any(|claim| claim.name == name);
+    let names: HashSet<&str> = pod.resource_claims.iter().flatten().map(|claim| claim.name.as_str()).collect();
     super::super::subject::for_each_container(pod, path, |container, path| {
         let list = path.child("resources.claims");
         let claims = container.resources.as_ref().and_then(|resources| resources.claims.as_deref());
         for (index, claim) in claims.unwrap_or_default().iter().enumerate() {
-            if !has(&claim.name) {
+            if !names.contains(claim.name.as_str()) {
                 errors.not_found(
                     &list.index(index).child("name"),
                     &claim.name,
