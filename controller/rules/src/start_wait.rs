@@ -39,9 +39,9 @@ impl StartWait {
 
     /// Whether the replicatedJob lacks Jobs, or has suspended ones. One that has started goes on, whatever becomes of the others.
     fn holds(self, reconciliation: &Reconciliation<'_>) -> bool {
-        let jobs = reconciliation.jobs_of(self.group);
+        let mut jobs = reconciliation.jobs_of(self.group);
         let replicas = usize::try_from(reconciliation.groups()[self.group].replicas()).unwrap_or_default();
-        jobs.len() < replicas || jobs.into_iter().any(|current| current.job.suspended && current.job.finished.is_none())
+        jobs.len() < replicas || jobs.any(|current| current.job.suspended && current.job.finished.is_none())
     }
 }
 

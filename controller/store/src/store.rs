@@ -108,8 +108,10 @@ impl Store {
 
     /// Notes what a Pod of a JobSet was warned of last. Returns whether that is news.
     pub fn set_warning(&mut self, key: &Key, warning: PodWarning) -> bool {
-        let entry = self.entries.get_mut(key).filter(|entry| entry.jobset.is_some());
-        entry.is_some_and(|entry| entry.warning.replace(warning.clone()).as_ref() != Some(&warning))
+        let Some(entry) = self.entries.get_mut(key).filter(|entry| entry.jobset.is_some()) else { return false };
+        let is_news = entry.warning.as_ref() != Some(&warning);
+        entry.warning = Some(warning);
+        is_news
     }
 
     /// Notes which rules at most so many failed Jobs of a JobSet match: to compare messages with patterns can take long. Returns

@@ -110,7 +110,7 @@ pub(crate) fn begin_of_message(
     let begin = words(age?);
     let stored = reconciliation.true_condition(condition);
     let says = |message: &str| message.starts_with(&begin) && adds.is_none_or(|adds| message.contains(adds));
-    (!stored.is_some_and(|it| says(&it.message))).then_some(begin)
+    stored.is_none_or(|it| !says(&it.message)).then_some(begin)
 }
 
 /// How long something has lasted, in words, and after which time the next words follow.
