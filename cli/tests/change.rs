@@ -17,7 +17,10 @@ async fn restart_suspend_and_resume_wait_for_controller() -> Result<()> {
     let text = space.run(&["restart", "train"], 1).await?;
     assert!(text.contains("change/train is not restarted (NotStarted): no worker has started yet"), "{text}");
     space.report(&pods[0], 1).await?;
-    space.shows(&["status", "train"], &["lifted, the workers of epoch 1 may run"], 0).await?;
+    space.node("change-1", &json!({})).await?;
+    space.bind_to(&pods[0], "change-1").await?;
+    space.runs(&pods[0], 0).await?;
+    space.shows(&["status", "train"], &["lifted, the workers of epoch 1 may run", "1 of 1 ready"], 0).await?;
 
     let text = space.run(&["restart", "jobset/train", "--reason", "hangs", "--pod", &pod, "-o", "json"], 0).await?;
     // Progress on standard error follows.
