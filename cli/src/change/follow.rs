@@ -143,14 +143,14 @@ impl<'a> Follow<'a> {
     /// Waits for the end of the change of the JobSet with this UID, or, as `Err`, says how far it was when the time was over.
     async fn wait(
         &self,
-        changed: Option<&str>,
+        uid: Option<&str>,
         line: &mut ProgressLine,
         step: impl Fn(&JobSet) -> Step,
     ) -> Result<Result<((ChangeOutcome, String), Option<i32>), String>, Error> {
         let mut changes = ChangeStream::begin(self.cluster, &WatchScope::Tree(self.args.name.clone()));
         loop {
             let jobset = match self.cluster.jobset(&self.args.name).await {
-                Ok(jobset) if !elsewhere::is_another(changed, &jobset) => jobset,
+                Ok(jobset) if !elsewhere::is_another(uid, &jobset) => jobset,
                 Ok(_) | Err(Error::NotFound { .. }) => {
                     return Ok(Ok(((ChangeOutcome::Refused, elsewhere::DELETED.to_owned()), None)));
                 }

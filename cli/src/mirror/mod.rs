@@ -43,6 +43,7 @@ impl ObjectKind {
 
 /// What a watch observes.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one event at a time is under way")]
 pub enum WatchEvent {
     JobSet(watcher::Event<JobSet>),
     Job(watcher::Event<PartialJob>),
