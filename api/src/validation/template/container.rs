@@ -171,7 +171,12 @@ pub(super) fn look(container: &Container, is_init: bool, path: &Path<'_>, found:
         apply(SECURITY, context, &path.child("securityContext"), found);
     }
     apply_each(CONTAINER_PORT, container.ports.as_deref(), &path.child("ports"), found);
-    apply_each(ENV, container.env.as_deref(), &path.child("env"), found);
+    // The many variables with a name and a value need no look at each row.
+    for (index, it) in container.env.iter().flatten().enumerate() {
+        if it.value_from.is_some() || it.name.is_empty() || !is_variable(&it.name) {
+            apply(ENV, it, &path.child("env").index(index), found);
+        }
+    }
     apply_each(ENV_FROM, container.env_from.as_deref(), &path.child("envFrom"), found);
     apply_each(MOUNT, container.volume_mounts.as_deref(), &path.child("volumeMounts"), found);
     if !is_init || is_sidecar(container) {
@@ -252,7 +257,7 @@ fn count(set: &[bool]) -> usize {
 
 /// As Kubernetes allows since 1.34.
 fn is_variable(name: &str) -> bool {
-    name.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'=')
+    name.bytes().all(|byte| matches!(byte, b' '..=b'<' | b'>'..=b'~'))
 }
 
 fn is_below(path: &str) -> bool {
