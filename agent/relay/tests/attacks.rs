@@ -165,10 +165,10 @@ async fn half_a_record_after_the_hello_ends_the_connection() -> Result<()> {
 /// Agents that hold as much memory as they can.
 #[tokio::test]
 async fn half_frames_and_records_hold_no_more_than_counted() -> Result<()> {
-    const AGENTS: u64 = 200;
+    const AGENTS: usize = 200;
     let (relay, space) = (TestRelay::start(&[]).await?, Space::new("attack-memory").await?);
     let (silent, read) = (TestAgent::silent(&relay).await?, r#"jobset_relay_bytes_total{direction="from_agent"}"#);
-    let tokens = try_join_all((0..AGENTS).map(|number| space.agent_token_of(number as usize))).await?;
+    let tokens = try_join_all((0..AGENTS).map(|number| space.agent_token_of(number))).await?;
     let (memory, before) = (relay.memory().await?, relay.metric(read).await?);
     let frame = [&u32::try_from(AGENT_FRAME)?.to_be_bytes()[..], &[b' '; AGENT_FRAME - 1]].concat();
     let half_record = [&[23, 3, 3, 0x40, 0][..], &[0; (1 << 14) - 1]].concat();
@@ -180,14 +180,14 @@ async fn half_frames_and_records_hold_no_more_than_counted() -> Result<()> {
         stream.get_mut().0.write_all(&half_record).await?;
         connections.push(stream);
     }
-    relay.wait_for_metric("jobset_relay_connected_agents", AGENTS).await?;
+    relay.wait_for_metric("jobset_relay_connected_agents", AGENTS as u64).await?;
     wait::until_met(LIMIT, "all bytes to be read", || async {
         let bytes = relay.metric(read).await? - before;
-        let sent = AGENTS * (frame.len() + half_record.len()) as u64;
+        let sent = (AGENTS * (frame.len() + half_record.len())) as u64;
         Ok(if bytes > sent { Check::Met(()) } else { Check::Unmet(bytes.to_string()) })
     })
     .await?;
-    let each = relay.memory().await?.saturating_sub(memory) / AGENTS;
+    let each = relay.memory().await?.saturating_sub(memory) / AGENTS as u64;
     assert!((2 * AGENT_FRAME as u64..=OF_AGENT).contains(&each), "{each} bytes each");
     Ok(())
 }
