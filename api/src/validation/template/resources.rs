@@ -37,12 +37,19 @@ fn check_one(name: &str, amount: &Quantity, path: &Path<'_>, errors: &mut Errors
     if !is_known {
         errors.invalid(path, name, NAME);
     }
-    let Some(number) = nanos(&amount.0) else { return };
-    if number < 0 {
-        errors.invalid(path, &amount.0, "must not be negative");
-    } else if is_extended(name) && (number / MILLI + i128::from(number % MILLI != 0)) % 1000 != 0 {
-        errors.invalid(path, &amount.0, "must be a whole number, as of every resource with a domain");
+    let text = amount.0.as_str();
+    if text.starts_with('-') {
+        if nanos(text).is_some_and(|number| number < 0) {
+            errors.invalid(path, text, "must not be negative");
+        }
+    } else if is_extended(name) && !text.bytes().all(|byte| byte.is_ascii_digit()) && !is_whole(text) {
+        errors.invalid(path, text, "must be a whole number, as of every resource with a domain");
     }
+}
+
+/// Whether Kubernetes reads a whole number. It rounds up to thousandths.
+fn is_whole(text: &str) -> bool {
+    nanos(text).is_none_or(|number| (number / MILLI + i128::from(number % MILLI != 0)) % 1000 == 0)
 }
 
 /// A request above the limit; for resources that are not overcommitted, one that differs from the limit.
