@@ -128,6 +128,7 @@ impl SimulatedCluster {
             if self.rng.bool() {
                 self.trace(|| "a calm".to_owned());
                 self.calm()?;
+                self.fail_in_a_row()?;
             }
         }
         self.trace(|| "nothing is disturbed any more".to_owned());
@@ -209,7 +210,7 @@ impl SimulatedCluster {
     }
 
     /// Nothing goes wrong, and everybody does what there is to do, until there is nothing.
-    fn calm(&mut self) -> CheckResult {
+    pub(super) fn calm(&mut self) -> CheckResult {
         let mut why = String::new();
         // An agent of a hostile relay has to do several things within the silence that it accepts.
         let (rounds, pause) = if self.network.hostility.is_on() { (4 * ROUNDS, PAUSE / 4) } else { (ROUNDS, PAUSE) };

@@ -14,6 +14,8 @@ use crate::proof::{CheckResult, Property, ensure};
 
 /// Steps of the simulation in which one of the workers is expected.
 const RISES: u32 = 100;
+/// Most failures in a row.
+const MOST_IN_A_ROW: usize = 5;
 /// The step with which workers begin.
 const FIRST: i64 = 7;
 /// The Pods that tell of steps: those of the first replicatedJob.
@@ -83,6 +85,15 @@ impl SimulatedCluster {
         if self.steps.rng.u32(..RISES) != 0 || !self.stalls.none_has_hung_in(synced) {
             return;
         }
+        if let Some(uid) = self.rise() {
+            let text = self.healthy(&self.machines[&uid].pod, synced);
+            self.stalls.say_later(uid, synced, text);
+        }
+    }
+
+    /// The workers come to the next step, if all run. Returns one of them.
+    fn rise(&mut self) -> Option<String> {
+        let synced = self.api.synced();
         let is_one = |machine: &SimulatedMachine| machine.has_agent && machine.pod.starts_with(TELLING);
         let wanted = self
             .api
@@ -92,16 +103,29 @@ impl SimulatedCluster {
             .first()
             .map_or(0, |group| i64::from(group.replicas()).saturating_mul(group.template.spec.pods().into()));
         let members = self.machines_where(|machine| is_one(machine) && machine.runs_in() == Some(synced));
-        if self.machines.values().filter(|it| is_one(it)).count() > members.len()
-            || i64::try_from(members.len()).is_ok_and(|members| members < wanted)
-        {
-            return;
+        let all_run = self.machines.values().filter(|it| is_one(it)).count() == members.len()
+            && i64::try_from(members.len()).is_ok_and(|members| members >= wanted);
+        let uid = pick(&mut self.steps.rng, members.iter()).filter(|_| all_run)?;
+        self.steps.step += 1;
+        Some(uid)
+    }
+
+    /// In lives with a limit, workers fail again and again, and now and then after a step that nobody tells of before.
+    pub(super) fn fail_in_a_row(&mut self) -> CheckResult {
+        if !self.stalls.is_on() || self.steps.limit.is_none() {
+            return Ok(());
         }
-        if let Some(uid) = pick(&mut self.steps.rng, members.iter()) {
-            self.steps.step += 1;
-            let text = self.healthy(&self.machines[&uid].pod, synced);
-            self.stalls.say_later(uid, synced, text);
+        for _ in 0..self.steps.rng.usize(..=MOST_IN_A_ROW) {
+            if self.steps.rng.u8(..4) == 0 {
+                let _ = self.rise();
+            }
+            let synced = self.api.synced();
+            let members = self.machines_where(|machine| machine.has_agent && machine.runs_in() == Some(synced));
+            let Some(uid) = pick(&mut self.steps.rng, members.iter()) else { return Ok(()) };
+            self.exit_worker(&uid, 1);
+            self.calm()?;
         }
+        Ok(())
     }
 
     /// What an agent that reports this epoch says of the worker before, if one has told of progress.
