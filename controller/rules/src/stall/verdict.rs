@@ -36,18 +36,21 @@ pub(super) struct StallVerdict {
     pub why: String,
 }
 
+/// Names the place of the worker that differs from all others, and what differs.
+type BlameRule = fn(&[StalledWorker<'_>]) -> Option<(usize, String)>;
+
 /// Judges the workers of a group in which none makes progress.
 pub(super) fn judge(stalled: &[StalledWorker<'_>], unseen: Unseen) -> StallVerdict {
     // Of two workers either may wait for the other.
     let are_comparable = stalled.len() > 2 && unseen.silent == 0 && are_of_one_kind(stalled);
-    let rules: &[fn(&[StalledWorker<'_>]) -> Option<(usize, String)>] = match unseen.unreachable {
+    let rules: &[BlameRule] = match unseen.unreachable {
         0 if are_comparable => &[only_stopped, only_behind, only_outside],
         0 => &[only_stopped],
         _ => &[],
     };
-    let mut differ: Vec<_> = rules.iter().filter_map(|rule| rule(stalled)).collect();
-    let is_one = differ.iter().all(|(place, _)| *place == differ[0].0);
-    let Some((place, what)) = differ.drain(..).next().filter(|_| is_one) else {
+    let differs = || rules.iter().filter_map(|rule| rule(stalled));
+    let names_other = |place: usize| differs().any(|(other, _)| other != place);
+    let Some((place, what)) = differs().next().filter(|(place, _)| !names_other(*place)) else {
         return StallVerdict { blamed: None, why: unknown(stalled, unseen) };
     };
     let pod = stalled[place].pod;
