@@ -113,6 +113,8 @@ pub(super) enum RuleMutation {
     HardWhereSoftWasAsked,
     /// That Pods select their node does not reach the engine.
     PinsNotObserved,
+    /// Every Job is taken for one whose Pods keep away from nodes.
+    LabelsNotObserved,
     /// A node is cleared once its Pods have left it.
     ClearedOnceLeft,
     /// The Pod that is the first to report the next epoch is blamed, whoever has failed before.
@@ -151,6 +153,9 @@ pub(super) fn edit_event(broken: Option<RuleMutation>, mut event: WatchEvent) ->
         WatchEvent::Gone(Kind::Pod, ..) if broken == Some(RuleMutation::PodEndsNotObserved) => return None,
         WatchEvent::Put { view: View::Pod(view), .. } => edit_pod(broken, view),
         WatchEvent::Put { view: View::JobSet(jobset), .. } => edit_jobset(broken, jobset),
+        WatchEvent::Put { view: View::Job(job), .. } if broken == Some(RuleMutation::LabelsNotObserved) => {
+            job.avoids_nodes = true;
+        }
         _ => {}
     }
     Some(event)

@@ -51,6 +51,8 @@ pub(super) enum Property {
     MovesAreStored,
     /// Pods that select their node are not moved.
     PinnedPodsStay,
+    /// Only Pods are moved whose successors are kept away from the node.
+    MovedPodsKeepAway,
     /// A node is avoided for so many strikes, for its cool-down at most, and not cleared before without a reason.
     AvoidedNodesLast,
     /// A node is blamed for what has failed on it, and before all others that are observed to have failed, or it proves to be bad.

@@ -4,11 +4,11 @@ use rstest::rstest;
 
 use super::cluster::run;
 use crate::proof::Property::{
-    self, AvoidedNodesLast, Backoff, Barrier, BlameIsTrue, BoundedPlans, CordonsAreFree, CountsOfJobs, Deadline, EngineCounts,
-    ExactBudget, ExecutionAttempts, Facts, FreeEpoch, HealthyPodsStay, LeavingStayOut, Ledger, LossesFirst,
-    NamesSettle, NoHang, NoProgress, OneRestartPerIncident, OneWorkerPerEpoch, OwnDeletionsAreNoFailures,
-    PinnedPodsStay, RefusalsAreFree, RequestsOnce, Rest, ShrinkRestarts, StallsStrikeOnce, SuccessIsFinal, ToldInTime,
-    UrgentFirst,
+    self, AvoidedNodesLast, Backoff, Barrier, BlameIsTrue, BoundedPlans, CordonsAreFree, CountsOfJobs, Deadline,
+    EngineCounts, ExactBudget, ExecutionAttempts, Facts, FreeEpoch, HealthyPodsStay, LeavingStayOut, Ledger,
+    LossesFirst, MovedPodsKeepAway, NamesSettle, NoHang, NoProgress, OneRestartPerIncident, OneWorkerPerEpoch,
+    OwnDeletionsAreNoFailures, PinnedPodsStay, RefusalsAreFree, RequestsOnce, Rest, ShrinkRestarts, StallsStrikeOnce,
+    SuccessIsFinal, ToldInTime, UrgentFirst,
 };
 use crate::proof::RuleMutation;
 
@@ -69,6 +69,7 @@ const SEEDS: u64 = 16_000;
 #[case::avoided_nodes_outlive_their_leader(RuleMutation::AvoidedNodesForgotten, &[AvoidedNodesLast])]
 #[case::no_pod_waits_for_a_preference(RuleMutation::HardWhereSoftWasAsked, &[NoHang])]
 #[case::pinned_pods_stay(RuleMutation::PinsNotObserved, &[PinnedPodsStay])]
+#[case::moved_pods_keep_away(RuleMutation::LabelsNotObserved, &[MovedPodsKeepAway])]
 #[case::avoided_nodes_last(RuleMutation::ClearedOnceLeft, &[AvoidedNodesLast])]
 #[case::first_to_fail_is_blamed(RuleMutation::FirstToReportBlamed, &[BlameIsTrue])]
 #[case::cordons_are_free(RuleMutation::CordonsCounted, &[CordonsAreFree])]

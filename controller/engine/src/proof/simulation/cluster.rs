@@ -82,6 +82,7 @@ impl SimulatedCluster {
         let mut rng = Rng::with_seed(seed);
         let mut scenario = Scenario::draw(&mut rng);
         let cordons = Cordons::draw(seed, &mut scenario);
+        let moves = BadThings::draw(seed, &mut scenario);
         let controller = SimulatedController::new(broken, &scenario);
         Self {
             api: ApiServer::new(scenario.jobset.clone()),
@@ -94,7 +95,7 @@ impl SimulatedCluster {
             truth: Truth::default(),
             network: StreamNetwork::new(seed),
             nodes: SimulatedNodes::new(seed),
-            moves: BadThings::new(seed),
+            moves,
             cordons,
             requester: Requester::new(seed),
             stalls: Stalls::new(seed),

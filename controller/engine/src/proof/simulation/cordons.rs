@@ -20,7 +20,7 @@ use crate::proof::{CheckResult, Property, ensure};
 
 /// Lives in which nodes are cordoned.
 const LIVES: u8 = 3;
-/// Lives that give up Pods of lost nodes, of those that restart in place.
+/// Lives that give up Pods of lost nodes.
 const LIVES_THAT_GIVE_UP: u8 = 4;
 /// Steps in which nodes are expected to be cordoned once, or uncordoned.
 const STEPS: u32 = 60;
@@ -51,7 +51,7 @@ impl Cordons {
         let is_on = rng.u8(..LIVES) == 0;
         let modes = [LeaveCordoned::Never, LeaveCordoned::AtNextRestart, LeaveCordoned::Now, LeaveCordoned::Now];
         let mode = if scenario.in_place() { modes[rng.usize(..modes.len())] } else { LeaveCordoned::Never };
-        let gives_up = scenario.in_place() && rng.u8(..LIVES_THAT_GIVE_UP) == 0;
+        let gives_up = rng.u8(..LIVES_THAT_GIVE_UP) == 0;
         let annotations = scenario.jobset.metadata.annotations.get_or_insert_default();
         if is_on && mode != LeaveCordoned::Never {
             annotations.insert(labels::LEAVE_CORDONED.to_owned(), format!("{mode:?}"));

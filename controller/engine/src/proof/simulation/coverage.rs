@@ -9,7 +9,7 @@ const SEEDS: u64 = 6_000;
 const ENOUGH: usize = 5;
 
 /// What has to happen, as the trace says it.
-const EVENTS: [&str; 84] = [
+const EVENTS: [&str; 86] = [
     "in place, from epoch",
     "recreating all Jobs, attempt",
     "cannot come back in place",
@@ -62,6 +62,8 @@ const EVENTS: [&str; 84] = [
     ": CannotReturn",
     "NamesSettle",
     "is avoided, [\"",
+    "somebody asks for moves after",
+    " as a whole",
     ": Moved",
     "the scheduler keeps away from",
     "which is avoided",

@@ -10,17 +10,21 @@ use jobset_objects::HOSTNAME;
 use jobset_objects::PartialCondition;
 use jobset_rules::{Action, PodDeletion};
 use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::PodTemplateSpec;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::cluster::{SimulatedCluster, pick};
 use super::faults::CODES;
 use super::machine::{SimulatedMachine, condition, has_ended, is_going};
+use super::scenario::Scenario;
 use super::stalls::is_of_stall;
 use crate::proof::{CheckResult, Property, RuleMutation, ensure};
 
 /// Lives in which JobSets ask for moves.
 const LIVES: u8 = 4;
+/// Those of them in which a JobSet asks only when it runs.
+const LATE: u8 = 6;
 /// Steps in which what is bad strikes.
 const STEPS: u32 = 30;
 /// Steps in which an hour passes.
@@ -41,6 +45,8 @@ enum BadThing {
 pub(super) struct BadThings {
     rng: Rng,
     bad: Option<BadThing>,
+    /// The number of failures of a JobSet that asks for moves only when it runs.
+    late: Option<String>,
     /// Nodes to which Pods have come although they were avoided, and those that Pods could not leave.
     not_left: BTreeSet<String>,
     /// Job, index and node of the Pods whose workers have failed, or that their nodes have refused or lost.
@@ -65,14 +71,18 @@ pub(super) fn draw(rng: &mut Rng, metadata: &mut Value, spec: &mut Value) {
 }
 
 impl BadThings {
-    pub(super) fn new(seed: u64) -> Self {
+    /// Draws what is bad, and whether the JobSet asks for moves later.
+    pub(super) fn draw(seed: u64, scenario: &mut Scenario) -> Self {
         let mut rng = Rng::with_seed(seed.rotate_left(48));
         let bad = match rng.u8(..3) {
             0 => Some(BadThing::Node(format!("node-{}", rng.u8(..3)))),
             1 => Some(BadThing::Index(rng.i32(..3))),
             _ => None,
         };
-        Self { rng, bad, not_left: BTreeSet::new(), faulty: BTreeSet::new() }
+        let is_late = Rng::with_seed(seed.rotate_left(50)).u8(..LATE) == 0;
+        let annotations = scenario.jobset.metadata.annotations.as_mut().filter(|_| is_late);
+        let late = annotations.and_then(|annotations| annotations.remove(labels::MOVE_AFTER_FAILURES));
+        Self { rng, bad, late, not_left: BTreeSet::new(), faulty: BTreeSet::new() }
     }
 }
 
@@ -84,6 +94,9 @@ impl SimulatedCluster {
 
     /// What is bad strikes, in lives that ask for moves.
     pub(super) fn step_moves(&mut self) {
+        if self.moves.late.is_some() && self.moves.rng.u32(..STEPS) == 0 {
+            self.ask_for_moves();
+        }
         if self.asks_for_moves().is_none() {
             return;
         }
@@ -101,6 +114,15 @@ impl SimulatedCluster {
         let code = CODES[self.moves.rng.usize(..CODES.len())];
         self.trace(|| format!("{uid}: {bad:?} is bad"));
         self.exit_worker(&uid, code);
+    }
+
+    fn ask_for_moves(&mut self) {
+        let Some(failures) = self.moves.late.take() else { return };
+        self.trace(|| format!("somebody asks for moves after {failures} failures"));
+        self.api.edit(|jobset| {
+            let annotations = jobset.metadata.annotations.get_or_insert_default();
+            annotations.insert(labels::MOVE_AFTER_FAILURES.to_owned(), failures);
+        });
     }
 
     /// The worker of the Pod has failed, or its node has refused or lost it.
@@ -123,14 +145,12 @@ impl SimulatedCluster {
         let selector = template.and_then(|it| it.spec.as_ref()?.node_selector.as_ref()?.get(HOSTNAME));
         let node = selector.cloned().unwrap_or_else(|| name(drawn));
         let here = Placement { node: node.clone(), finds_none: None };
-        let is_seen =
-            template.and_then(|it| it.metadata.as_ref()?.labels.as_ref()?.get(labels::AVOIDS_NODES)).is_some();
         let avoided = self.api.status().avoided_nodes;
         let is_avoided = |node: &str| avoided.iter().any(|it| it.node == node);
         if !is_avoided(&node) {
             return here;
         }
-        if selector.is_some() || !is_seen || self.moves.rng.u8(..UNSEEN) == 0 {
+        if selector.is_some() || !template.is_some_and(is_seen) || self.moves.rng.u8(..UNSEEN) == 0 {
             self.moves.not_left.insert(node);
             return here;
         }
@@ -186,12 +206,14 @@ impl SimulatedCluster {
             Property::MovesAreStored,
             || format!("{name} is moved, and the status does not say so"),
         )?;
-        let is_pinned = |pod: &super::api::PodObject| {
-            let job = self.api.jobs.get(&pod.job).and_then(|job| job.job.spec.as_ref()?.template.spec.as_ref());
-            job.is_some_and(|spec| spec.node_selector.iter().flatten().any(|(key, _)| key == HOSTNAME))
-        };
-        ensure(!self.api.pods.get(name).is_some_and(is_pinned), Property::PinnedPodsStay, || {
+        let job = self.api.pods.get(name).and_then(|pod| self.api.jobs.get(&pod.job));
+        let Some(template) = job.and_then(|job| Some(&job.job.spec.as_ref()?.template)) else { return Ok(()) };
+        let mut selectors = template.spec.iter().flat_map(|spec| &spec.node_selector).flatten();
+        ensure(!selectors.any(|(key, _)| key == HOSTNAME), Property::PinnedPodsStay, || {
             format!("{name} is moved, and selects its node")
+        })?;
+        ensure(is_seen(template), Property::MovedPodsKeepAway, || {
+            format!("{name} is moved, and the Pod webhook will not see its successor")
         })
     }
 
@@ -255,6 +277,12 @@ impl SimulatedCluster {
         if self.machines.values().any(|machine| stays(&machine)) {
             self.moves.not_left.insert(avoided.node.clone());
         }
+        let recreated = |status: &JobSetStatus| -> Vec<Vec<i32>> {
+            status.replicated_jobs_status.iter().map(|group| group.job_restarts.clone()).collect()
+        };
+        if recreated(before) != recreated(after) {
+            self.trace(|| format!("a Job leaves {} as a whole", avoided.node));
+        }
         let last = after.node_strikes.last().filter(|it| it.node == avoided.node && is_of_stall(it));
         let why = if last.is_some() { " for its stall" } else { "" };
         self.trace(|| format!("{} is avoided{why}, {:?} leave it", avoided.node, avoided.moving));
@@ -298,6 +326,12 @@ pub(super) struct Placement {
     pub node: String,
     /// Why it finds no node: it keeps away from some in this form.
     pub finds_none: Option<AvoidNodes>,
+}
+
+/// Whether the Pod webhook sees the Pods of this template.
+fn is_seen(template: &PodTemplateSpec) -> bool {
+    let mut marks = template.metadata.iter().flat_map(|metadata| &metadata.labels).flatten();
+    marks.any(|(key, _)| key == labels::AVOIDS_NODES)
 }
 
 /// Whether an index has failed on this node and on another one within the cool-down.

@@ -9,7 +9,7 @@ use super::api::JobObject;
 use super::cluster::SimulatedCluster;
 use super::jobs::finished;
 use super::machine::is_going;
-use super::scenario::key;
+use super::scenario::{JOBSET, key};
 use super::slots::{Place, is_current};
 use super::truth::SlotId;
 use crate::proof::{CheckResult, GroupStatus, Property, Violation, ensure};
@@ -184,7 +184,10 @@ impl SimulatedCluster {
                 let counts = counted - known.map_or(0, |it| of(&it.job_restarts_count_towards_max));
                 let justified = match (more, counts) {
                     (0, 0) => true,
-                    (1, 0) => failed(Do::RestartJobAndIgnoreMaxRestarts, Some(index)),
+                    (1, 0) => {
+                        failed(Do::RestartJobAndIgnoreMaxRestarts, Some(index))
+                            || leaves_as_a_whole(before, after, &group.name, index)
+                    }
                     (1, 1) => failed(Do::RestartJob, Some(index)) || failed(Do::RecreateJob, Some(index)),
                     _ => false,
                 };
@@ -288,6 +291,13 @@ impl SimulatedCluster {
             format!("{name} keeps {pods} Pods, and the others go on in epoch {}", status.synced_epoch)
         })
     }
+}
+
+/// Whether this write begins a restart with which the Job leaves an avoided node as a whole.
+fn leaves_as_a_whole(before: &JobSetStatus, after: &JobSetStatus, group: &str, index: i32) -> bool {
+    let job = format!("{JOBSET}-{group}-{index}-");
+    let mut moving = after.avoided_nodes.iter().flat_map(|it| &it.moving);
+    after.group_restarts > before.group_restarts && moving.any(|pod| pod.starts_with(&job))
 }
 
 fn partial_restarts(status: &JobSetStatus) -> Vec<(i32, Vec<i32>)> {

@@ -93,7 +93,7 @@ impl SimulatedCluster {
                 self.give_up_pod(&name, &uid);
                 0
             }
-            Action::DeletePod { reason: PodDeletion::LeavesCordoned, .. } if !self.is_up_to_date(&base) => 0,
+            Action::DeletePod { reason, .. } if needs_same_jobset(reason) && !self.is_up_to_date(&base) => 0,
             Action::DeletePod { name, uid, .. } => {
                 if self.api.pods.get(&name).is_some_and(|pod| pod.wire.metadata.uid == Some(uid)) {
                     self.delete_own_pod(&name);
@@ -143,6 +143,11 @@ impl SimulatedCluster {
             set_suspend(job, false);
         }))
     }
+}
+
+/// Whether the Pod is deleted only if the JobSet is as it was when this was decided.
+fn needs_same_jobset(reason: PodDeletion) -> bool {
+    matches!(reason, PodDeletion::LeavesCordoned | PodDeletion::Moved | PodDeletion::Unschedulable)
 }
 
 fn set_suspend(job: &mut Job, suspend: bool) {
