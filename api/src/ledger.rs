@@ -105,7 +105,16 @@ pub struct LedgerTimes {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LedgerAddition {
-    /// bucket is the one whose sum has grown.
+    /// bucket is the one whose sum has grown. One of:
+    ///
+    /// - Suspended: milliseconds.suspended.
+    /// - Scheduling: milliseconds.scheduling.
+    /// - Starting: milliseconds.starting.
+    /// - Running: milliseconds.running.
+    /// - Stalled: milliseconds.stalled.
+    /// - Restarting: milliseconds.restarting.
+    /// - Waiting: milliseconds.waiting.
+    /// - Finished: none, the JobSet has ended.
     pub bucket: LedgerBucket,
     /// milliseconds is by how much.
     #[schemars(range(min = 0))]

@@ -66,7 +66,8 @@ pub use policy::{
     StartupPolicyOrder, SuccessPolicy,
 };
 pub use progress::{
-    EndedEpoch, Evidence, GroupProgress, OnStall, ProcessEvidence, ProgressReport, ReplicatedJobProgress, Stall, StallAfter,
+    EndedEpoch, Evidence, GroupProgress, OnStall, ProcessEvidence, ProgressReport, ReplicatedJobProgress, Stall,
+    StallAfter,
 };
 pub use restart_backoff::{EffectiveBackoff, RestartBackoff};
 pub use restart_request::{HandledRestartRequest, RestartRequest};

@@ -169,8 +169,8 @@ mod tests {
     }
 
     #[rstest]
-    #[case::created(request("CREATE", &bad(), &Value::Null), 5)]
-    #[case::replaced_what_cannot_be_read(request("UPDATE", &bad(), &Value::Null), 5)]
+    #[case::created(request("CREATE", &bad(), &Value::Null), 6)]
+    #[case::replaced_what_cannot_be_read(request("UPDATE", &bad(), &Value::Null), 6)]
     #[case::became_bad(request("UPDATE", &bad(), &with("/spec", "failurePolicy", json!({}))), 6)]
     #[case::was_bad(request("UPDATE", &bad(), &with("/spec", "suspend", json!(true))), 0)]
     #[case::resized(request("UPDATE", &with("/spec/replicatedJobs/0", "replicas", json!(-1)), &bad()), 1)]

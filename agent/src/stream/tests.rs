@@ -196,14 +196,14 @@ async fn relay_that_repeats_a_statement_without_end_is_left() {
     let (_present, mut inputs) = relay.client();
     let mut connection = relay.answer(&mut inputs).await;
     let repeated = ToAgent::Signed(relay.signer().sign(&Statement::broadcast(2, group(5))).unwrap());
-    let replay = async { while connection.writer.send(&repeated).await.is_ok() {} };
+    let sending = async { while connection.writer.send(&repeated).await.is_ok() {} };
     let mut heard = 0;
     let listen = async {
         while let Some(ChannelInput::Statement { .. }) = inputs.recv().await {
             heard += 1;
         }
     };
-    tokio::join!(replay, listen);
+    tokio::join!(sending, listen);
     assert!(f64::from(heard) < 2.0 * MESSAGE_BURST, "{heard}");
 }
 

@@ -144,7 +144,9 @@ mod tests {
     #[case::with_number(Some("2"), None)]
     fn avoid_nodes_without_moves_gets_warning(#[case] moves: Option<&str>, #[case] expected: Option<&str>) {
         let mut annotations = json!({ AVOID_NODES: "Required" });
-        moves.into_iter().for_each(|moves| annotations[MOVE_AFTER_FAILURES] = json!(moves));
+        if let Some(moves) = moves {
+            annotations[MOVE_AFTER_FAILURES] = json!(moves);
+        }
         let object = in_place(&[("/metadata/annotations", annotations)]);
         let warnings = warnings(&read(&object));
         match expected {

@@ -113,7 +113,9 @@ fn movable_pods<'a>(reconciliation: &mut Reconciliation<'a>) -> Vec<PodOnNode<'a
     let bound = bound_jobs(reconciliation, &movable);
     movable.retain(|it| {
         let why = bound.get(it.job);
-        why.into_iter().for_each(|why| say_it_stays(reconciliation, *it, why));
+        if let Some(why) = why {
+            say_it_stays(reconciliation, *it, why);
+        }
         why.is_none()
     });
     movable
@@ -129,7 +131,9 @@ fn say_it_stays(reconciliation: &mut Reconciliation<'_>, it: PodOnNode<'_>, why:
 /// them.
 fn bound_jobs<'a>(reconciliation: &Reconciliation<'_>, movable: &[PodOnNode<'a>]) -> HashMap<&'a str, String> {
     let mut jobs: HashMap<&str, Vec<&PodOnNode<'_>>> = HashMap::new();
-    movable.iter().for_each(|it| jobs.entry(it.job).or_default().push(it));
+    for it in movable {
+        jobs.entry(it.job).or_default().push(it);
+    }
     let bound = jobs.into_iter().filter_map(|(job, leaving)| {
         let has_choice = leaving.first().is_none_or(|it| way_out::has_choice(reconciliation, it.pod));
         let pods = reconciliation.observed.pods().of_job(job).filter(|_| !has_choice);

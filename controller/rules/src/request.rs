@@ -116,11 +116,11 @@ fn obstacle(
             return Some(outcome::RESTARTING);
         }
         _ if is_being_recreated(reconciliation) => return Some(outcome::RESTARTING),
-        Workers::NoneStarted | Workers::SomeStarted if is_restarting(reconciliation) => {
+        Workers::None | Workers::Some if is_restarting(reconciliation) => {
             return Some(outcome::RESTARTING);
         }
-        Workers::NoneStarted => return Some(outcome::NOT_STARTED),
-        Workers::SomeStarted | Workers::AllStarted => {}
+        Workers::None => return Some(outcome::NOT_STARTED),
+        Workers::Some | Workers::All => {}
     }
     let recreates = !reconciliation.in_place() || members::slots(reconciliation).done > 0;
     if request.pod.is_some() && pod.is_none() {
@@ -136,16 +136,16 @@ fn obstacle(
 /// How many workers have started since the group was told to start, of the Jobs that exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Workers {
-    NoneStarted,
-    SomeStarted,
-    AllStarted,
+    None,
+    Some,
+    All,
 }
 
 /// Workers that have ended have started. In place, they have to start in the epoch that runs, elsewhere in their Pod.
 fn workers(reconciliation: &Reconciliation<'_>) -> Workers {
     let synced = reconciliation.status.synced_epoch;
     if reconciliation.in_place() && synced == 0 {
-        return Workers::NoneStarted;
+        return Workers::None;
     }
     let (mut any, mut all) = (false, true);
     for Current { job, pods, .. } in &reconciliation.current {
@@ -165,9 +165,9 @@ fn workers(reconciliation: &Reconciliation<'_>) -> Workers {
         }
     }
     match (any, all) {
-        (false, _) => Workers::NoneStarted,
-        (true, false) => Workers::SomeStarted,
-        (true, true) => Workers::AllStarted,
+        (false, _) => Workers::None,
+        (true, false) => Workers::Some,
+        (true, true) => Workers::All,
     }
 }
 

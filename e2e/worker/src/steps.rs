@@ -108,8 +108,8 @@ impl Steps {
 
 /// Writes so many lines at once, of which the last has the step. A worker whose output nobody reads any longer goes on.
 fn print(lines: u32, step: u64) {
-    let text: String = (1..lines).map(|_| format!("{NOISE}\n")).collect();
-    if lines > 0 {
+    if let Some(others) = lines.checked_sub(1) {
+        let text = [NOISE, "\n"].concat().repeat(usize::try_from(others).unwrap_or(usize::MAX));
         let _ = stdout().lock().write_all(format!("{text}step {step}\n").as_bytes());
     }
 }

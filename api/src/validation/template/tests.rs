@@ -72,7 +72,7 @@ fn limit_per_index_of_the_controller_counts_in_place(
     #[case] is_accepted: bool,
 ) {
     let change = (&*at(JOB, field), value);
-    assert_eq!(admission_errors(&in_place(&[change.clone()])).is_empty(), is_accepted);
+    assert_eq!(admission_errors(&in_place(std::slice::from_ref(&change))).is_empty(), is_accepted);
     assert_ne!(admission_errors(&jobset(&[change])), Vec::<String>::new());
 }
 

@@ -197,7 +197,9 @@ pub(crate) fn of<'a>(reconciliation: &'a Reconciliation<'_>, ends: Vec<WorkerEnd
     let strike = strike_of_this_restart(reconciliation).map(|place| &reconciliation.status.node_strikes[place]);
     ends.extend(strike.map(WorkerEnd::of_strike));
     ends.extend(lost(reconciliation));
-    ends.iter_mut().for_each(|end| end.distrust_clock(earliest, reconciliation.now.0));
+    for end in &mut ends {
+        end.distrust_clock(earliest, reconciliation.now.0);
+    }
     let end = blamed(&ends, is_spread(reconciliation)).ok().filter(|end| !is_over || given.contains(&end.pod))?;
     let blame = blame(reconciliation, end, earliest)?;
     let has_struck = |it: &NodeStrike| (&*it.node, &it.job, it.index) == (&*blame.node, &blame.job, blame.index);
@@ -226,11 +228,21 @@ fn add_those_in_place<'a>(
     let next = reconciliation.running_pods().flat_map(|pods| pods.members_at(reconciliation.next_epoch()));
     // Once the epoch is over, all report the next one.
     let next = by_name(next).into_iter().filter(|_| !is_over).map(|pod| WorkerEnd::of_unknown(pod, kind(pod)));
-    for end in failed.into_iter().chain(next) {
+    for end in failed.into_iter().chain(late(reconciliation, synced)).chain(next) {
         if !ends.iter().any(|it| it.pod == end.pod) {
             ends.push(end);
         }
     }
+}
+
+/// The workers of all Jobs that have failed by themselves in this epoch, as far as their Pods show it. A Job that is deleted, or about to
+/// fail, has none that can come back, but one of them may have failed first. Those of a Job that succeeds fail for that.
+fn late<'a>(reconciliation: &Reconciliation<'a>, epoch: i32) -> impl Iterator<Item = WorkerEnd<'a>> + use<'a> {
+    let observed = reconciliation.observed;
+    let open =
+        observed.jobs().filter(|(_, job)| job.finished.is_none()).filter_map(move |(_, job)| observed.pods_of(job));
+    let pods = open.filter(|pods| pods.done().is_empty()).flat_map(JobPods::all);
+    pods.filter_map(move |pod| WorkerEnd::seen_late(pod, epoch))
 }
 
 /// What is known by now of the incident that this strike is of.
@@ -246,18 +258,19 @@ pub(super) enum Review {
 /// On whom the incident is blamed by now that this strike is of. The epoch of its workers is over.
 pub(super) fn review(reconciliation: &Reconciliation<'_>, strike: &NodeStrike) -> Review {
     let over = reconciliation.status.deprecated_epoch;
-    let pods = || reconciliation.observed.jobs().filter_map(|(_, job)| reconciliation.observed.pods_of(job));
+    let pods = reconciliation.observed.jobs().filter_map(|(_, job)| reconciliation.observed.pods_of(job));
     // What a slot remembers is erased from the status of its Pod.
-    let known = pods().flat_map(|pods| pods.broken_in(over)).map(WorkerEnd::of_worker);
+    let known = pods.flat_map(|pods| pods.broken_in(over)).map(WorkerEnd::of_worker);
     let known = known.filter(|end| end.kind != EndKind::Asked);
-    let late = pods().flat_map(JobPods::all).filter_map(|pod| WorkerEnd::seen_late(pod, over));
-    let mut ends: Vec<_> = known.chain(late).collect();
+    let mut ends: Vec<_> = known.chain(late(reconciliation, over)).collect();
     ends.sort_by_key(|end| (end.at.is_none(), end.at, end.pod));
     // The strike comes first: it holds for its node unless another one was before.
     ends.insert(0, WorkerEnd::of_strike(strike));
     ends.extend(lost(reconciliation));
     let earliest = strike.time.0.checked_sub(LATEST).ok();
-    ends.iter_mut().for_each(|end| end.distrust_clock(earliest, reconciliation.now.0));
+    for end in &mut ends {
+        end.distrust_clock(earliest, reconciliation.now.0);
+    }
     match blamed(&ends, is_spread(reconciliation)) {
         Ok(end) if end.node == Some(&*strike.node) => Review::Holds,
         Ok(end) => match blame(reconciliation, end, None) {

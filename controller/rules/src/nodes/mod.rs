@@ -64,8 +64,7 @@ pub(super) fn expire(reconciliation: &mut Reconciliation<'_>) {
     }
     let is_expired = |it: &AvoidedNode| it.until.0 <= now;
     let is_another = |it: &AvoidedNode| is_another(&it.node, it.since.0);
-    let is_over =
-        |it: &AvoidedNode| is_expired(it) || is_another(it) || is_off && it.reason == AvoidedNode::FAILURES;
+    let is_over = |it: &AvoidedNode| is_expired(it) || is_another(it) || is_off && it.reason == AvoidedNode::FAILURES;
     clear(reconciliation, is_over, |it| {
         let why = match () {
             () if is_expired(it) => "its time is over",

@@ -102,7 +102,8 @@ fn families(nodes: &HashMap<Key, NodesOfJobSet>, now: Timestamp) -> Vec<Family> 
     for (namespace, number) in by_namespace {
         avoided.add(&[namespace], number.into());
     }
-    let count = |namespaces: BTreeMap<&str, BTreeSet<&str>>| namespaces.values().map(|it| it.len().max(1)).sum::<usize>();
+    let count =
+        |namespaces: BTreeMap<&str, BTreeSet<&str>>| namespaces.values().map(|it| it.len().max(1)).sum::<usize>();
     let several = by_node.into_iter().map(|(node, namespaces)| (node, count(namespaces)));
     let mut several: Vec<(&str, usize)> = several.filter(|(_, jobsets)| *jobsets > 1).collect();
     several.sort_by_key(|(_, jobsets)| std::cmp::Reverse(*jobsets));

@@ -84,7 +84,7 @@ pub(super) fn wrong(observed: &Observed<'_>, plan: &Plan, ends: &[TrueEnd]) -> O
         || observed.jobs().filter(|(_, job)| job.finished.is_none()).filter_map(|(_, job)| observed.pods_of(job));
     let pods = || open().filter(|pods| pods.done().is_empty()).flat_map(|pods| pods.all());
     judged.into_iter().find_map(|strike| {
-        ends.iter().filter(of_epoch).find(|end| end.is_of(strike))?;
+        ends.iter().filter(of_epoch).find(|end| end.is_of(strike) && is_about(strike, end.at))?;
         let own = ends.iter().filter(of_epoch).filter(|end| end.place.2 == strike.node).map(|end| end.at).min()?;
         let ended =
             |pod: &PodView| ends.iter().filter(of_epoch).filter(|end| end.uid == pod.uid).map(|end| end.at).max();
@@ -97,6 +97,11 @@ pub(super) fn wrong(observed: &Observed<'_>, plan: &Plan, ends: &[TrueEnd]) -> O
         let lost = observed.unreachable().into_iter().find(|it| it.pod.phase == PodPhase::Open)?;
         Some(format!("{strike:?}, and the node of {} is lost", lost.pod.name))
     })
+}
+
+/// Whether the strike may be of what has happened at this time. An earlier one of the same place is of an earlier epoch.
+fn is_about(strike: &NodeStrike, at: i64) -> bool {
+    (strike.time.0.as_millisecond() - BEGINNING * 1_000 - at).abs() < 60_000
 }
 
 /// Whether the Pod shows that its worker has failed in this epoch.

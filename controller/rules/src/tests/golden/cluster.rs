@@ -145,7 +145,8 @@ impl CaseCluster {
                 let begin = name.rsplitn(3, '-').nth(2).unwrap_or(name);
                 let is_cut = |(kind, job): &(Kind, String)| *kind == Kind::Job && job.starts_with(begin);
                 let mut jobs = self.objects.iter();
-                let job = jobs.clone().find(|(place, _)| is_its_job(place)).or_else(|| jobs.find(|(place, _)| is_cut(place)));
+                let job =
+                    jobs.clone().find(|(place, _)| is_its_job(place)).or_else(|| jobs.find(|(place, _)| is_cut(place)));
                 let (_, job) = job.unwrap_or_else(|| panic!("{name} has no Job"));
                 defaults::pod(&self.jobset(), job, name, self.now)
             }
