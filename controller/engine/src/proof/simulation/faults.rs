@@ -183,6 +183,7 @@ impl SimulatedCluster {
         for uid in there {
             self.strike(&uid, true, "its node is lost");
             if let Some(machine) = self.machines.get_mut(&uid) {
+                self.truth.work_was_lost |= machine.has_done_its_work();
                 machine.lost = true;
                 machine.agent = None;
                 machine.worker = SimulatedWorker::NotYet;

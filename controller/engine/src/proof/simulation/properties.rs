@@ -154,8 +154,9 @@ impl SimulatedCluster {
         if self.failed_jobs(before).any(|(_, action)| action == Some(expected)) {
             return Ok(());
         }
-        // What was done may have gone with a Job that somebody has deleted.
-        let any_is_done = self.any_is_done() || self.truth.job_was_deleted_by_hand;
+        // What was done may have gone with a Job that somebody has deleted, or with a node.
+        let is_gone = self.truth.job_was_deleted_by_hand || self.truth.work_was_lost;
+        let any_is_done = self.any_is_done() || is_gone;
         ensure(in_place && any_is_done, Property::OneRestartPerIncident, || {
             "all Jobs are recreated, and none of them failed".to_owned()
         })?;

@@ -44,6 +44,8 @@ pub(super) struct Truth {
     /// When the newest epoch began.
     pub lifted_at: Option<Timestamp>,
     pub job_was_deleted_by_hand: bool,
+    /// A worker that had done its work went with its node.
+    pub work_was_lost: bool,
     /// Pods that their nodes have refused.
     pub refusals: u32,
 }
