@@ -1,14 +1,17 @@
 //! Rules broken on purpose, around the real ones: each property has to notice when it does not hold.
 
+mod writes;
+
 use std::sync::Arc;
 
-use jobset_api::{JobSet, JobSetStatus, LedgerBucket, conditions, event, labels};
+use jobset_api::{JobSet, JobSetStatus, conditions, labels};
 use jobset_rules::{Action, Note, Plan, PodDeletion, Trigger};
-use jobset_store::pods::{Exit, PodPhase, PodView};
+use jobset_store::pods::{Exit, PodView};
 use jobset_store::{Kind, Observed, Ranges, View, WatchEvent};
 use k8s_openapi::jiff::Timestamp;
 
 use super::simulation::blames;
+use writes::{edit_ledger, give_up_at_once};
 
 /// What is done wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -297,31 +300,8 @@ pub(super) fn edit_plan(broken: Option<RuleMutation>, observed: &Observed<'_>, p
         RuleMutation::CoolDownForgotten if synced > 0 && !runs => {
             status.conditions.retain(|it| it.type_ != conditions::LEFT_CORDONED_NODES);
         }
-        RuleMutation::LossesNotStored if runs && status.deprecated_epoch == synced => {
-            let is_lost = |pod: &&PodView| pod.phase == PodPhase::Open;
-            let lost: Vec<&PodView> = observed.unreachable().into_iter().map(|it| it.pod).filter(is_lost).collect();
-            if status.recent_restarts.last().is_some_and(|restart| restart.message.contains(event::NODE_LOST)) {
-                plan.actions.extend(lost.into_iter().map(|pod| Action::DeletePod {
-                    name: pod.name.clone(),
-                    uid: pod.uid.clone(),
-                    reason: PodDeletion::NodeLost,
-                }));
-            }
-        }
-        RuleMutation::LedgerLosesTime => {
-            if let (Some(before), Some(after)) = (before.ledger, &mut status.ledger) {
-                after.milliseconds = before.milliseconds;
-            }
-        }
-        RuleMutation::LedgerCountsAhead => {
-            if let (Some(before), Some(after)) = (before.ledger, &mut status.ledger) {
-                let passed = after.milliseconds.sum() - before.milliseconds.sum();
-                if after.bucket != LedgerBucket::Finished {
-                    after.milliseconds = before.milliseconds;
-                    after.milliseconds.of_mut(after.bucket).into_iter().for_each(|time| *time += passed);
-                }
-            }
-        }
+        RuleMutation::LossesNotStored if runs && status.deprecated_epoch == synced => give_up_at_once(observed, plan),
+        RuleMutation::LedgerLosesTime | RuleMutation::LedgerCountsAhead => edit_ledger(broken, &before, status),
         RuleMutation::BackoffForgotten => status.barrier_until = None,
         RuleMutation::LiftedOnce if synced > 0 => status.synced_epoch = synced,
         RuleMutation::LiftedOneReportEarly

@@ -133,10 +133,10 @@ mod tests {
     /// A JobSet `namespace/name` that blames so many failures on the node, one of each index.
     fn see_failures(metrics: &NodeMetrics, jobset: &str, node: &str, failures: u32) {
         let strike = |index| json!({"node": node, "time": "2026-01-01T00:00:00.000000Z", "job": "j", "index": index, "reason": "refused"});
-        see_strikes(metrics, jobset, node, (0..failures).map(strike).collect());
+        see_strikes(metrics, jobset, node, &(0..failures).map(strike).collect::<Vec<_>>());
     }
 
-    fn see_strikes(metrics: &NodeMetrics, jobset: &str, node: &str, strikes: Vec<Value>) {
+    fn see_strikes(metrics: &NodeMetrics, jobset: &str, node: &str, strikes: &[Value]) {
         let avoided = json!({"node": node, "since": "2026-01-01T00:00:00Z", "until": "2026-01-01T01:00:00Z", "failures": 2, "reason": "Failures"});
         let key = key(jobset);
         let jobset = json!({
@@ -187,7 +187,7 @@ mod tests {
         let metrics = NodeMetrics::default();
         let strike = |node| json!({"node": node, "time": "2026-01-01T00:00:00.000000Z", "job": "j", "index": 0, "reason": "container_exit"});
         for jobset in ["ml/a", "nlp/b"] {
-            see_strikes(&metrics, jobset, "node-1", vec![strike("node-1"), strike("node-2")]);
+            see_strikes(&metrics, jobset, "node-1", &[strike("node-1"), strike("node-2")]);
         }
         assert!(!series(&metrics, NOW).iter().any(|line| line.contains("blaming")));
     }

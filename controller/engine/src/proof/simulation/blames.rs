@@ -4,7 +4,7 @@
 use jobset_api::{JobSetStatus, LaterFields, NodeStrike};
 use jobset_rules::{ExitClass, Plan, Trigger};
 use jobset_store::Observed;
-use jobset_store::pods::{PodPhase, PodView};
+use jobset_store::pods::{JobPods, PodPhase, PodView};
 use k8s_openapi::jiff::Timestamp;
 
 use super::cluster::{BEGINNING, SimulatedCluster};
@@ -82,7 +82,7 @@ pub(super) fn wrong(observed: &Observed<'_>, plan: &Plan, ends: &[TrueEnd]) -> O
     // Workers of a Job that has succeeded, or is about to, fail for that, and are nobody's failure.
     let open =
         || observed.jobs().filter(|(_, job)| job.finished.is_none()).filter_map(|(_, job)| observed.pods_of(job));
-    let pods = || open().filter(|pods| pods.done().is_empty()).flat_map(|pods| pods.all());
+    let pods = || open().filter(|pods| pods.done().is_empty()).flat_map(JobPods::all);
     judged.into_iter().find_map(|strike| {
         ends.iter().filter(of_epoch).find(|end| end.is_of(strike) && is_about(strike, end.at))?;
         let own = ends.iter().filter(of_epoch).filter(|end| end.place.2 == strike.node).map(|end| end.at).min()?;
