@@ -225,6 +225,8 @@ async fn fifty_requests_over_fifty_leaders_restart_fifty_times() -> Result<()> {
     let mut history = pair.fixture.history("train").await?;
     pair.fixture.report(&pods[0], "1").await?;
     while counters(&next(&mut history).await?) != (1, 0, 0, 0) {}
+    pair.fixture.run(&pods[0]).await?;
+    pair.fixture.status_once("train", "to be ready", |status| status.jobs_ready == "1/1").await?;
     for number in 1..=REQUESTS {
         let id = format!("request-{number}");
         let request = json!({"id": id, "pod": pods[0].name_any()}).to_string();
@@ -235,6 +237,7 @@ async fn fifty_requests_over_fifty_leaders_restart_fifty_times() -> Result<()> {
             while counters(&next(&mut history).await?) != (number, number, number, number) {}
         }
         if moment == Moment::Reports {
+            pair.fixture.reset(&pods[0]).await?;
             pair.fixture.report(&pods[0], &(number + 1).to_string()).await?;
         }
         let next_standby = format!("standby-{number}");
@@ -246,6 +249,10 @@ async fn fifty_requests_over_fifty_leaders_restart_fifty_times() -> Result<()> {
         if moment == Moment::Failure {
             while counters(&next(&mut history).await?) != (number, number, number, number) {}
         }
+        if moment != Moment::Reports {
+            pair.fixture.reset(&pods[0]).await?;
+        }
+        pair.fixture.status_once("train", "to restart", |status| status.jobs_ready == "0/1").await?;
         pair.fixture.report(&pods[0], &(number + 1).to_string()).await?;
         let lifted = (number + 1, number, number, number);
         let status = loop {
@@ -258,6 +265,9 @@ async fn fifty_requests_over_fifty_leaders_restart_fifty_times() -> Result<()> {
         let handled = status.restart_requests.unwrap_or_default();
         let last = handled.last().map(|it| (it.id.as_str(), it.outcome.as_str(), it.restart));
         assert_eq!(last, Some((id.as_str(), "CarriedOut", Some(number))));
+        // A request that comes before the worker has started again is noted, and not carried out.
+        pair.fixture.run(&pods[0]).await?;
+        pair.fixture.status_once("train", "to be ready", |status| status.jobs_ready == "1/1").await?;
     }
     pair.fixture.settle().await?;
     assert_eq!(restarts(&pair.fixture.status("train").await?), (0, REQUESTS, REQUESTS));

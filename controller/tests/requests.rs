@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use jobset_api::{conditions, labels};
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use crate::fixture::Space;
@@ -20,12 +21,22 @@ async fn outcomes(space: &Space, count: usize) -> Result<Vec<String>> {
     Ok(status.restart_requests.unwrap_or_default().into_iter().map(|it| it.outcome).collect())
 }
 
+/// The two Pods of an attempt, once all workers run, as the controller knows.
+async fn running(space: &Space, attempt: &str) -> Result<Vec<Pod>> {
+    let pods = space.pods("train", 2, attempt).await?;
+    for pod in &pods {
+        space.run(pod).await?;
+    }
+    space.status_once("train", "to be ready", |status| status.jobs_ready == "2/2").await?;
+    Ok(pods)
+}
+
 #[tokio::test]
 async fn request_recreates_once_and_fails_when_none_is_left() -> Result<()> {
     let space = Space::new("restart-requests").await?;
     let jobset = recreated("train", &json!({"maxRestarts": 1}), &[("w", 2)]);
     space.create(with(jobset, &requested(&json!({"id": "exported"})))).await?;
-    let pods = space.pods("train", 2, "0").await?;
+    let pods = running(&space, "0").await?;
     assert_eq!(outcomes(&space, 1).await?, ["Found"]);
     space.note("RestartRequestNoted", "restart request exported is not carried out (Found)").await?;
 
@@ -36,7 +47,7 @@ async fn request_recreates_once_and_fails_when_none_is_left() -> Result<()> {
     let expected = format!("restart requested: driver update; Pod {}", pod.clone().unwrap_or_default());
     assert!(said.starts_with(&expected), "{said}");
     space.note("Restarting", "recreating all Jobs, attempt 1: restart requested: driver update").await?;
-    space.pods("train", 2, "1").await?;
+    running(&space, "1").await?;
     // The Pod is gone, and so is what it was blamed for.
     space.edit("train", requested(&json!({"id": "b", "pod": pod}))).await?;
     assert_eq!(outcomes(&space, 3).await?, ["Found", "CarriedOut", "PodNotFound"]);

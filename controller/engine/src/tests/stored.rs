@@ -83,8 +83,9 @@ fn jobset_above_its_limit_is_left_alone_and_says_so() {
                     raise the limit";
     assert_eq!(invalid(&plan), Some(expected));
     assert_eq!((plan.actions, plan.notes.len(), plan.notes[0].reason), (Vec::new(), 1, event::INVALID_SPECIFICATION));
-    // Nothing else of the status changes but the ledger: it has counters that nobody else has.
+    // Nothing else of the status changes but the ledger and what is known of requests: it has counters that nobody else has.
     let mut stored_status = kept.status.clone().unwrap();
+    stored_status.restart_requests.clone_from(&plan.status.restart_requests);
     stored_status.conditions.clone_from(&plan.status.conditions);
     stored_status.ledger.clone_from(&plan.status.ledger);
     assert_eq!(plan.status, stored_status);
