@@ -7,6 +7,7 @@ mod agent_policy;
 mod answers;
 mod connections;
 mod create;
+mod events;
 mod job;
 mod jobset;
 mod objects;

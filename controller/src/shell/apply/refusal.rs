@@ -3,27 +3,20 @@
 use jobset_objects::{FAILED_CREATE, last_observed, why_refused};
 use jobset_store::Kind;
 use k8s_openapi::api::events::v1::Event;
-use kube::Api;
-use kube::api::ListParams;
 
 use super::{Actor, Done};
-use crate::shell::error::{ApplyError, code};
+use crate::shell::error::ApplyError;
 
 impl Actor {
     /// Fails with what the API server refuses to the Job controller, if that is the last that the Job controller says of the Job. What
     /// may not be read is not known.
     pub(super) async fn find_refusal(&self, job: &str, uid: &str) -> Result<Done, ApplyError> {
-        let events: Api<Event> = Api::namespaced(self.client.clone(), &self.key.namespace);
-        let object = format!("{}/{job}", self.key.namespace);
-        let of_job =
-            ListParams::default().fields(&format!("regarding.kind=Job,regarding.name={job},regarding.uid={uid}"));
-        let found = match events.list(&of_job).await {
-            Ok(found) => found.items,
-            Err(error) if code(&error) == Some(403) => return Ok(Done::Provided),
-            Err(source) => return Err(ApplyError::Api { verb: "read Events of", kind: Kind::Job, object, source }),
-        };
+        let found = self.events_about(Kind::Job, job, uid, "").await?.unwrap_or_default();
         match last_refusal(&found) {
-            Some(event) => Err(ApplyError::PodsRefused { object, reason: why_refused(event).to_owned() }),
+            Some(event) => {
+                let object = format!("{}/{job}", self.key.namespace);
+                Err(ApplyError::PodsRefused { object, reason: why_refused(event).to_owned() })
+            }
             None => Ok(Done::Provided),
         }
     }

@@ -6,11 +6,9 @@ use jobset_store::pods::shorten;
 use jobset_store::{Kind, PodWarning};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use kube::Api;
-use kube::api::ListParams;
 
 use super::{Actor, Done};
-use crate::shell::error::{ApplyError, code};
+use crate::shell::error::ApplyError;
 
 /// Longest text of a warning, in bytes. Every agent receives the condition.
 const LONGEST: usize = 512;
@@ -24,16 +22,8 @@ const FAILED_SCHEDULING: &str = "FailedScheduling";
 impl Actor {
     /// The newest warning of the Pod since this time. What may not be read is not known.
     pub(super) async fn find_warning(&self, pod: String, uid: String, since: Timestamp) -> Result<Done, ApplyError> {
-        let events: Api<Event> = Api::namespaced(self.client.clone(), &self.key.namespace);
-        let of_pod = format!("regarding.kind=Pod,regarding.name={pod},regarding.uid={uid},type=Warning");
-        let found = match events.list(&ListParams::default().fields(&of_pod)).await {
-            Ok(found) => found.items,
-            Err(error) if code(&error) == Some(403) => return Ok(Done::Provided),
-            Err(source) => {
-                let object = format!("{}/{pod}", self.key.namespace);
-                return Err(ApplyError::Api { verb: "read Events of", kind: Kind::Pod, object, source });
-            }
-        };
+        let found = self.events_about(Kind::Pod, &pod, &uid, ",type=Warning").await?;
+        let Some(found) = found else { return Ok(Done::Provided) };
         let words = newest(&found, since).map(words).unwrap_or_default();
         Ok(Done::Warned(PodWarning { pod, uid, since, words }))
     }
