@@ -14,6 +14,7 @@ use serde_json::json;
 
 use super::resources;
 use super::row::{Found, Row, apply, apply_each, between, forbidden, formed, invalid, missing, not_negative, one_of};
+use super::unique;
 use crate::field::{Errors, Path};
 use crate::restart_rules::is_sidecar;
 use crate::syntax;
@@ -213,13 +214,9 @@ fn probes(container: &Container, path: &Path<'_>, found: &mut Found<'_>) {
 }
 
 fn port_names(container: &Container, path: &Path<'_>, errors: &mut Errors) {
-    let mut seen = HashSet::new();
-    for (index, port) in container.ports.iter().flatten().enumerate() {
-        let name = port.name.as_deref().unwrap_or_default();
-        if !name.is_empty() && !seen.insert(name) {
-            errors.duplicate(&path.index(index).child("name"), name, "must be unique among the ports of the container");
-        }
-    }
+    let names = container.ports.iter().flatten().map(|port| text(port.name.as_ref())).enumerate();
+    let names = names.filter(|(_, name)| !name.is_empty());
+    unique(names, &mut HashSet::new(), "must be unique among the ports of the container", path, errors);
 }
 
 pub(super) fn text(text: Option<&String>) -> &str {

@@ -15,6 +15,8 @@ mod row;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
+
 use super::overwritten;
 use super::subject::Subject;
 use super::warnings::Warnings;
@@ -34,6 +36,19 @@ pub(super) fn warn(subject: &Subject<'_>, spec: &Path<'_>, warnings: &mut Warnin
     subject.for_each_job(spec, |replicated_job, path| {
         of_job(subject, replicated_job, &path.child("template"), &mut Found::Warnings(warnings));
     });
+}
+
+/// Rejects names of a list, each with its place, that are among those `seen` before.
+fn unique<'a>(
+    names: impl Iterator<Item = (usize, &'a str)>,
+    seen: &mut HashSet<&'a str>,
+    required: &str,
+    path: &Path<'_>,
+    errors: &mut Errors,
+) {
+    for (index, name) in names.filter(|(_, name)| !seen.insert(name)) {
+        errors.duplicate(&path.index(index).child("name"), name, required);
+    }
 }
 
 fn of_job(subject: &Subject<'_>, replicated_job: &ReplicatedJob, path: &Path<'_>, found: &mut Found<'_>) {

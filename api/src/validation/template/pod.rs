@@ -9,10 +9,10 @@ use k8s_openapi::api::core::v1::{
 use serde_json::Value;
 
 use super::container::{self, USER_ID, USER_IDS, text};
-use super::metadata;
 use super::row::{
     Found, Row, apply, apply_each, at_most, between, doubtful, forbidden, formed, invalid, missing, one_of,
 };
+use super::{metadata, unique};
 use crate::field::{Errors, Path};
 use crate::syntax;
 
@@ -196,29 +196,15 @@ pub(super) fn look(pod: &PodSpec, is_indexed: bool, keeps_subdomain: bool, path:
 
 /// Names that are not unique in the Pod. Containers share them with init containers.
 fn names(pod: &PodSpec, path: &Path<'_>, errors: &mut Errors) {
-    let volumes = pod.volumes.as_deref().unwrap_or_default();
-    let volumes_path = path.child("volumes");
-    let mut seen = HashSet::with_capacity(volumes.len());
-    for (index, volume) in volumes.iter().enumerate() {
-        if !seen.insert(volume.name.as_str()) {
-            errors.duplicate(
-                &volumes_path.index(index).child("name"),
-                &volume.name,
-                "must be unique among the volumes",
-            );
-        }
-    }
+    let volumes = pod.volumes.iter().flatten().map(|volume| volume.name.as_str()).enumerate();
+    unique(volumes, &mut HashSet::new(), "must be unique among the volumes", &path.child("volumes"), errors);
     let init = pod.init_containers.as_deref().unwrap_or_default();
-    let lists = [("containers", pod.containers.as_slice()), ("initContainers", init)];
     let mut seen = HashSet::with_capacity(pod.containers.len() + init.len());
-    for (field, list) in lists {
-        let path = path.child(field);
-        for (index, container) in list.iter().enumerate() {
-            if !container.name.is_empty() && !seen.insert(container.name.as_str()) {
-                let required = "must be unique among the containers and init containers";
-                errors.duplicate(&path.index(index).child("name"), &container.name, required);
-            }
-        }
+    for (field, list) in [("containers", pod.containers.as_slice()), ("initContainers", init)] {
+        let names = list.iter().map(|container| container.name.as_str()).enumerate();
+        let names = names.filter(|(_, name)| !name.is_empty());
+        let required = "must be unique among the containers and init containers";
+        unique(names, &mut seen, required, &path.child(field), errors);
     }
 }
 
