@@ -1,4 +1,4 @@
-//! How many messages a connection may carry.
+//! How often something may happen: a message on a connection, a token review.
 
 use tokio::time::Instant;
 

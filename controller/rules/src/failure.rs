@@ -315,5 +315,5 @@ fn blamed(reconciliation: &Reconciliation<'_>, job: &FailedJob<'_>) -> Option<Bl
 }
 
 fn ended_at(pod: &PodView) -> Option<Timestamp> {
-    pod.failure.as_ref()?.exit.as_ref()?.finished_at
+    pod.failure.as_ref()?.finished_at()
 }

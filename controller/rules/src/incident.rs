@@ -34,11 +34,11 @@ pub(super) fn first(reconciliation: &Reconciliation<'_>) -> Incident {
 /// The same where workers are lost whose Pods do not show that, each with the index of its replicatedJob.
 pub(super) fn with_lost(reconciliation: &Reconciliation<'_>, lost: &[(FailedWorker, usize)]) -> Incident {
     let mut failures = failed_workers(reconciliation);
-    let failed_at = failures.iter().filter_map(|(worker, _)| finished_at(worker)).min();
+    let failed_at = failures.iter().filter_map(|(worker, _)| worker.failure.finished_at()).min();
     let disrupted = disrupted_workers(reconciliation);
     failures.extend(disrupted.iter().chain(lost).map(|(worker, group)| (worker, *group)));
     leave_out_consequences(&mut failures);
-    failures.sort_by_key(|(worker, _)| (ended_at(worker).is_none(), ended_at(worker), &worker.pod));
+    failures.sort_by_key(|(worker, _)| (worker.failure.ended_at().is_none(), worker.failure.ended_at(), &worker.pod));
     let mut cause =
         failures.first().map_or_else(|| unobserved(reconciliation), |(first, _)| cause(describe(first), first));
     cause.blame = blame::of(reconciliation, failures.iter().map(|(worker, _)| WorkerEnd::of_worker(worker)).collect());
@@ -55,7 +55,7 @@ pub(super) fn with_lost(reconciliation: &Reconciliation<'_>, lost: &[(FailedWork
 fn leave_out_consequences(failures: &mut Vec<(&FailedWorker, usize)>) {
     let Some(began) = failures.iter().filter_map(|(worker, _)| worker.failure.disrupted_at).min() else { return };
     let failed_before = |at: Timestamp| at.as_second() < began.as_second();
-    failures.retain(|(worker, _)| worker.is_loss() || finished_at(worker).is_none_or(failed_before));
+    failures.retain(|(worker, _)| worker.is_loss() || worker.failure.finished_at().is_none_or(failed_before));
 }
 
 /// Why the group has to be recreated although no worker has failed: a deleted Pod has lost the work of its worker.
@@ -118,17 +118,8 @@ fn unobserved(reconciliation: &Reconciliation<'_>) -> Cause {
 /// Why a group restarts whose first failure is that of this worker.
 pub(super) fn cause(message: String, worker: &FailedWorker) -> Cause {
     let reason = conditions::IN_PLACE_RESTART.to_owned();
-    let (failed_at, is_loss) = (finished_at(worker), worker.is_loss());
+    let (failed_at, is_loss) = (worker.failure.finished_at(), worker.is_loss());
     Cause { reason, message, trigger: trigger(worker), failed_at, is_loss, blame: None }
-}
-
-/// When the worker ended, or, where nobody tells, when a disruption took its Pod.
-fn ended_at(worker: &FailedWorker) -> Option<Timestamp> {
-    finished_at(worker).or(worker.failure.disrupted_at)
-}
-
-fn finished_at(worker: &FailedWorker) -> Option<Timestamp> {
-    worker.failure.exit.as_ref()?.finished_at
 }
 
 pub(super) fn trigger(worker: &FailedWorker) -> Trigger {

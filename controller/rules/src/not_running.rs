@@ -105,8 +105,7 @@ fn name(reconciliation: &mut Reconciliation<'_>, waiter: Waiter, since: Timestam
         let jobs: Vec<&str> = without_pod(reconciliation).map(|(job, _)| job).collect();
         (conditions::PODS_MISSING, format!("{begin} these Jobs have no Pod: {}", first_few(&jobs)))
     } else {
-        let at = since.saturating_add(late).unwrap_or(since);
-        if stored_reason.is_none() && why::awaits_answer(reconciliation, &pods, since, at) {
+        if stored_reason.is_none() && why::awaits_answer(reconciliation, &pods, since, late) {
             return;
         }
         let why = why::of_first(reconciliation, &pods, since).map(|why| format!("; {why}")).unwrap_or_default();

@@ -74,7 +74,6 @@ pub(super) fn note_end(reconciliation: &mut Reconciliation<'_>, failed: bool) {
             progress.replicated_jobs.iter_mut().for_each(|kept| kept.last_step = None);
         }
     }
-    keep(reconciliation);
 }
 
 /// What the synced epoch has brought. All members have reported the next one, which begins in this write.

@@ -26,18 +26,18 @@ pub(super) fn of_first(reconciliation: &mut Reconciliation<'_>, pods: &[&PodView
     Some([known, warning].into_iter().flatten().collect::<Vec<_>>().join("; ")).filter(|text| !text.is_empty())
 }
 
-/// Whether a message that is to be set at the time `at` waits for an answer, which is not known yet and may come. Its Event has the
-/// words then, too.
+/// Whether a message that is to be set so `late` waits for an answer, which is not known yet and may come. Its Event has the words then,
+/// too.
 pub(super) fn awaits_answer(
     reconciliation: &mut Reconciliation<'_>,
     pods: &[&PodView],
     since: Timestamp,
-    at: Timestamp,
+    late: SignedDuration,
 ) -> bool {
     let Some(pod) = most_telling(reconciliation, pods, since) else { return false };
     if !is_silent(reconciliation, pod)
         || warning_of(reconciliation, pod, since).is_some()
-        || reconciliation.is_due(at.saturating_add(ANSWER).unwrap_or(at))
+        || reconciliation.is_due(since.saturating_add(late + ANSWER).unwrap_or(since))
     {
         return false;
     }

@@ -56,8 +56,7 @@ pub(crate) fn report_wait(reconciliation: &mut Reconciliation<'_>) {
         return;
     } else if silent.is_empty() {
         let missing = by_name(missing_pods(reconciliation));
-        let at = since.saturating_add(MISSING).unwrap_or(since);
-        if stored_reason.is_none() && why::awaits_answer(reconciliation, &missing, since, at) {
+        if stored_reason.is_none() && why::awaits_answer(reconciliation, &missing, since, MISSING) {
             return;
         }
         let without_pod = (slots.open - arrived).saturating_sub(missing.len());

@@ -4,6 +4,7 @@
 //! first: [`blamed`] asks for the worker that ended first for certain, by clocks that differ. The same function is asked again until the
 //! next epoch begins ([`super::reconsider`]).
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use jobset_api::NodeStrike;
@@ -115,7 +116,7 @@ impl<'a> WorkerEnd<'a> {
         trigger: Trigger,
     ) -> Self {
         let exit = failure.and_then(|failure| failure.exit.as_ref());
-        let at = exit.and_then(|exit| exit.finished_at).or(failure.and_then(|failure| failure.disrupted_at));
+        let at = failure.and_then(PodFailure::ended_at);
         // Agents do not name the container.
         let is_reported = exit.is_some_and(|exit| exit.container.is_empty());
         let resolution = if is_reported { SignedDuration::ZERO } else { SECOND };
@@ -155,7 +156,7 @@ fn is_past(at: Timestamp, later: SignedDuration, other: Timestamp) -> bool {
 
 /// Whether the Pod was asked to go before it ended.
 pub(crate) fn was_asked(pod: &PodView) -> bool {
-    let ended_at = pod.failure.as_ref().and_then(|failure| failure.exit.as_ref()?.finished_at);
+    let ended_at = pod.failure.as_ref().and_then(|failure| failure.finished_at());
     pod.deleted_at.is_some_and(|at| ended_at.is_none_or(|ended| ended >= at))
 }
 
@@ -188,11 +189,10 @@ fn blamed<'e, 'a>(ends: &'e [WorkerEnd<'a>], is_spread: bool) -> Result<&'e Work
 ///
 /// Whatever the incident begins with, all that has failed in place since the epoch began is looked at. If the epoch is over, that has been
 /// blamed already, and an end that comes after it may have been caused by it.
-pub(crate) fn of<'a>(reconciliation: &'a Reconciliation<'_>, ends: Vec<WorkerEnd<'a>>) -> Option<Blame> {
+pub(crate) fn of<'a>(reconciliation: &'a Reconciliation<'_>, mut ends: Vec<WorkerEnd<'a>>) -> Option<Blame> {
     let given: Vec<&str> = ends.iter().map(|end| end.pod).collect();
     let is_over = reconciliation.in_place() && reconciliation.status.epochs().is_closed();
     let earliest = began(reconciliation);
-    let mut ends = ends;
     add_those_in_place(reconciliation, &mut ends, earliest);
     let strike = strike_of_this_restart(reconciliation).map(|place| &reconciliation.status.node_strikes[place]);
     ends.extend(strike.map(WorkerEnd::of_strike));
@@ -206,7 +206,7 @@ pub(crate) fn of<'a>(reconciliation: &'a Reconciliation<'_>, ends: Vec<WorkerEnd
     (!strike.is_some_and(has_struck)).then_some(blame)
 }
 
-/// Adds the workers that have failed in place in the epoch, and those whose agents report the next one.
+/// Adds the workers that have failed in the epoch, as slots remember or Pods show it, and those whose agents report the next one.
 fn add_those_in_place<'a>(
     reconciliation: &Reconciliation<'a>,
     ends: &mut Vec<WorkerEnd<'a>>,
@@ -228,11 +228,9 @@ fn add_those_in_place<'a>(
     let next = reconciliation.running_pods().flat_map(|pods| pods.members_at(reconciliation.next_epoch()));
     // Once the epoch is over, all report the next one.
     let next = by_name(next).into_iter().filter(|_| !is_over).map(|pod| WorkerEnd::of_unknown(pod, kind(pod)));
-    for end in failed.into_iter().chain(late(reconciliation, synced)).chain(next) {
-        if !ends.iter().any(|it| it.pod == end.pod) {
-            ends.push(end);
-        }
-    }
+    let mut known: HashSet<&str> = ends.iter().map(|end| end.pod).collect();
+    let others = failed.into_iter().chain(late(reconciliation, synced)).chain(next);
+    ends.extend(others.filter(|end| known.insert(end.pod)));
 }
 
 /// The workers of all Jobs that have failed by themselves in this epoch, as far as their Pods show it. A Job that is deleted, or about to

@@ -82,7 +82,7 @@ pub(crate) fn is_refusal(strike: &NodeStrike) -> bool {
 
 /// How many nodes may be avoided of so many that a group runs on.
 pub(crate) fn most_avoided(nodes: usize) -> usize {
-    (nodes / NODES_FOR_ONE).clamp(1, jobset_api::nodes::KEPT)
+    (nodes / NODES_FOR_ONE).clamp(1, KEPT)
 }
 
 #[cfg(test)]

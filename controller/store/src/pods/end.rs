@@ -2,6 +2,7 @@
 
 use k8s_openapi::jiff::Timestamp;
 
+use super::failure::PodFailure;
 use super::view::{PodPhase, PodView};
 
 /// The epoch in which the worker of the Pod has ended for good, without a success.
@@ -36,7 +37,7 @@ fn reporting_life_has_ended(pod: &PodView) -> bool {
 /// server write whole seconds: who ends within the second of the lift has ended after it.
 pub(super) fn ended_before(pod: &PodView, lift: Option<Timestamp>) -> bool {
     let failure = pod.failure.as_deref();
-    let exit = failure.and_then(|failure| failure.exit.as_ref()?.finished_at);
+    let exit = failure.and_then(PodFailure::finished_at);
     if pod.sidecar && exit.is_some() {
         return false;
     }
@@ -55,7 +56,7 @@ mod tests {
     use k8s_openapi::jiff::Timestamp;
     use rstest::rstest;
 
-    use super::super::failure::{Exit, PodFailure};
+    use super::super::failure::Exit;
     use super::super::life::EndedLife;
     use super::super::view::Epoch;
     use super::*;

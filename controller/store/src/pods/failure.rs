@@ -124,6 +124,16 @@ impl PodFailure {
         self.exit.is_some() || self.disruption.is_some() || self.pod_status.is_some()
     }
 
+    /// When the worker ended.
+    pub fn finished_at(&self) -> Option<Timestamp> {
+        self.exit.as_ref()?.finished_at
+    }
+
+    /// When the worker ended, or, where nobody tells, when a disruption took its Pod.
+    pub fn ended_at(&self) -> Option<Timestamp> {
+        self.finished_at().or(self.disrupted_at)
+    }
+
     /// Whether somebody has ended the Pod: a disruption, its deadline, or the shutdown of its node. That is no fault of its worker or node.
     pub fn was_asked(&self) -> bool {
         let is_one = |(reason, _): &(String, String)| OF_ASKED.contains(&reason.as_str());
