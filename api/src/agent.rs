@@ -10,7 +10,6 @@ use crate::restart_rules::is_agent_sidecar;
 
 pub use jobset_protocol::agent::*;
 
-/// Where the agent is in a Pod.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Agent<'a> {
     /// The init container of this index.
@@ -41,7 +40,6 @@ impl<'a> Agent<'a> {
         if likely.is_empty() { supervisors(is_supervised_by_variable).collect() } else { likely }
     }
 
-    /// The container that the agent is in.
     pub fn container(&self) -> &'a Container {
         match self {
             Self::Sidecar(_, container) | Self::Supervisor(_, container) => container,

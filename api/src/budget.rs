@@ -21,12 +21,9 @@ pub enum RestartBudget {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope<'a> {
     JobSet,
-    /// The Jobs of this replicatedJob.
     ReplicatedJob(&'a str),
     Job {
-        /// Name of its replicatedJob.
         replicated_job: &'a str,
-        /// Its index there.
         index: i32,
     },
 }

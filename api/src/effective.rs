@@ -53,7 +53,6 @@ impl JobSetSpec {
         self.network.as_ref().and_then(|network| network.publish_not_ready_addresses).unwrap_or(true)
     }
 
-    /// The subdomain that `network` sets.
     pub(crate) fn given_subdomain(&self) -> Option<&str> {
         self.network.as_ref()?.subdomain.as_deref().filter(|subdomain| !subdomain.is_empty())
     }
@@ -68,14 +67,12 @@ impl JobSetSpec {
         self.replicated_jobs.iter().map(ReplicatedJob::expected_pods).fold(0, i64::saturating_add)
     }
 
-    /// The rules of the failure policy.
     pub fn failure_rules(&self) -> &[FailurePolicyRule] {
         self.failure_policy.as_ref().map(|policy| policy.rules.as_slice()).unwrap_or_default()
     }
 }
 
 impl JobSet {
-    /// The value of an annotation.
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.metadata.annotations.as_ref()?.get(key).map(String::as_str)
     }

@@ -35,9 +35,7 @@ pub(crate) const MAX_RULES: usize = 20;
 /// A set of exit codes, given by an operator and values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExitCodes {
-    /// These codes.
     In(BTreeSet<i32>),
-    /// Every code except these.
     NotIn(BTreeSet<i32>),
 }
 
@@ -59,7 +57,6 @@ impl ExitCodes {
         Self::NotIn(BTreeSet::from([0]))
     }
 
-    /// Whether the code is in the set.
     pub fn contains(&self, code: i32) -> bool {
         match self {
             Self::In(codes) => codes.contains(&code),
@@ -67,7 +64,6 @@ impl ExitCodes {
         }
     }
 
-    /// The codes of this set that are not in the other one.
     #[must_use]
     pub fn minus(&self, other: &Self) -> Self {
         match (self, other) {
@@ -88,7 +84,6 @@ impl ExitCodes {
         }
     }
 
-    /// Whether no code is in the set.
     pub fn is_empty(&self) -> bool {
         matches!(self, Self::In(codes) if codes.is_empty())
     }
@@ -102,7 +97,6 @@ impl ExitCodes {
     }
 }
 
-/// A rule with this action for these exit codes.
 pub fn rule(action: &str, codes: ExitCodes) -> ContainerRestartRule {
     ContainerRestartRule { action: action.to_owned(), exit_codes: Some(codes.requirement()) }
 }

@@ -51,7 +51,6 @@ impl Live {
 /// The certificate in service, as those who verify it see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InService {
-    /// They accept it.
     Good,
     /// There is none, and nobody may hear of the first before it is trusted.
     Missing,
@@ -142,7 +141,6 @@ pub(crate) mod tests {
         Material::read(&with_new_serving(&authority, &names(), ISSUED, &lifetimes).unwrap())
     }
 
-    /// Bundles of which each trusts these.
     fn live(trusted: &[&[&Material]]) -> Live {
         let pem = |it: &Material| x509::to_pem(&it.authority.as_ref().unwrap().certificate);
         let bundle = |trusted: &&[&Material]| LiveBundle {

@@ -38,13 +38,11 @@ use crate::{Error, Lifetimes, Readiness, policy, x509};
 pub struct Settings {
     /// Namespace of the Secrets and Services.
     pub namespace: String,
-    /// The Secret with the CA.
     pub secret: String,
     /// What is issued. The first one is for the admission service, the others are mounted.
     pub leaves: Vec<Leaf>,
     /// Webhook configurations whose caBundles are this program's.
     pub configurations: Vec<Configuration>,
-    /// Lifetimes of what is issued.
     pub lifetimes: Lifetimes,
     /// How long a new CA is trusted before a certificate of it takes the place of a good one.
     pub lead: Duration,

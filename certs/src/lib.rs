@@ -38,7 +38,6 @@ pub use serve::Source;
 /// Whether API servers can call the admission service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Readiness {
-    /// They can.
     Ready,
     /// The same, but somebody should look at this before long.
     ReadyBut(String),

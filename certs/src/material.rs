@@ -88,7 +88,6 @@ impl Material {
         Self::read_for(data, Usage::Server)
     }
 
-    /// The same for a certificate of this usage.
     pub fn read_for(data: &Data, usage: Usage) -> Self {
         let authority = read_authority(data);
         let serving = read_serving(data, usage, authority.as_ref().ok());

@@ -196,7 +196,6 @@ mod tests {
     /// A fixed moment; the issue of everything below.
     const ISSUED: Timestamp = Timestamp::constant(1_800_000_000, 0);
 
-    /// What is replaced.
     #[derive(Debug, PartialEq)]
     enum Replaced {
         Authority(Cause),

@@ -61,7 +61,6 @@ pub(crate) struct Publisher {
 pub(crate) struct Published {
     /// As they were found.
     pub(crate) found: Vec<LiveBundle>,
-    /// As they are now.
     pub(crate) live: Live,
 }
 

@@ -62,7 +62,6 @@ fn usable(files: &Data, names: &Names, now: Timestamp) -> Result<Serving, Cause>
     Ok(serving)
 }
 
-/// The files as they are now.
 pub(crate) async fn read(directory: PathBuf) -> Files {
     let read = tokio::task::spawn_blocking(move || read_now(&directory)).await;
     read.unwrap_or_else(|error| Err(format!("reading was interrupted: {error}")))

@@ -18,7 +18,6 @@ use crate::{Error, Lifetimes, Names};
 
 /// Annotation of the Secret with the CA: since when all caBundles have held that CA. Absent while they do not.
 pub const TRUSTED_SINCE: &str = "jobset.sigs.k8s.io/ca-trusted-since";
-/// The same for the Secrets that are mounted.
 pub const MOUNTED_SINCE: &str = "jobset.sigs.k8s.io/ca-mounted-since";
 
 /// Since when everybody has trusted the CA: API servers, and those who have Secrets mounted.
@@ -57,7 +56,6 @@ pub struct Leaf {
     pub name: String,
     pub secret: String,
     pub names: Names,
-    /// What it is good for.
     pub usage: Usage,
 }
 
@@ -71,7 +69,6 @@ pub(crate) struct State {
     pub(crate) distrusted: Option<Timestamp>,
     /// As its annotations say.
     pub(crate) since: Since,
-    /// The Secret itself.
     secret: Option<Secret>,
     /// What somebody should look at before long.
     pub(crate) remark: Option<String>,
@@ -173,7 +170,6 @@ pub(crate) async fn ensure(
     Ok(State { since, secret, ..state })
 }
 
-/// The Secret, if it exists.
 pub(crate) async fn read(secrets: &Api<Secret>, name: &str) -> Result<Option<Secret>, Error> {
     secrets.get_opt(name).await.map_err(|source| Error::ReadSecret { secret: name.to_owned(), source })
 }

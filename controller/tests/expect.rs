@@ -119,7 +119,6 @@ impl Space {
         Ok(warnings.map(text).collect())
     }
 
-    /// The Events of the namespace.
     pub(crate) async fn events(&self) -> Result<Vec<Event>> {
         let events: Api<Event> = Api::default_namespaced(self.client.clone());
         Ok(events.list(&ListParams::default()).await?.items)

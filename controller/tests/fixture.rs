@@ -44,12 +44,10 @@ impl Fixture {
         Self::start_with(&[]).await
     }
 
-    /// Starts the controller with these arguments.
     pub(crate) async fn start_with(arguments: &[&str]) -> Result<Self> {
         Vacant::start().await?.start_controller(arguments)
     }
 
-    /// One more namespace.
     pub(crate) async fn space(&self, namespace: &str) -> Result<Space> {
         Space::create_in(&self.plane, namespace).await
     }
@@ -91,7 +89,6 @@ impl Vacant {
         self.plane.stop().await
     }
 
-    /// Starts the controller with these arguments.
     pub(crate) fn start_controller(self, arguments: &[&str]) -> Result<Fixture> {
         let Self { plane, space } = self;
         let controller = Program::start(&plane, "jobset-controller", arguments)?;
@@ -146,7 +143,6 @@ impl Space {
         Ok(Self { client: Client::try_from(config.clone())?, namespace: namespace.to_owned(), config })
     }
 
-    /// A client of whoever has this token.
     pub(crate) fn client_with(&self, token: &str) -> Result<Client> {
         let mut config = self.config.clone();
         config.auth_info = AuthInfo { token: Some(token.to_owned().into()), ..AuthInfo::default() };
@@ -182,7 +178,6 @@ impl Space {
         .await
     }
 
-    /// Reports an epoch, as the agent of the Pod would.
     pub(crate) async fn report(&self, pod: &Pod, epoch: &str) -> Result<()> {
         let patch = json!({"metadata": {"annotations": {"jobset.sigs.k8s.io/epoch": epoch}}});
         self.all_pods().patch_metadata(&pod.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await?;

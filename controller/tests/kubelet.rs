@@ -92,7 +92,6 @@ impl Space {
         Api::default_namespaced(self.client.clone())
     }
 
-    /// Adds to the status of the Pod.
     pub(crate) async fn patch_pod_status(&self, pod: &Pod, status: Value) -> Result<()> {
         let patch = Patch::Strategic(json!({"status": status}));
         self.all_pods().patch_status(&pod.name_any(), &PatchParams::default(), &patch).await?;
@@ -134,7 +133,6 @@ impl Space {
     }
 }
 
-/// The Pod of this Job and completion index.
 pub(crate) fn pod_of<'a>(pods: &'a [Pod], job: &str, index: &str) -> Option<&'a Pod> {
     pods.iter().find(|pod| {
         let label = |name: &str| pod.labels().get(name).map(String::as_str);

@@ -312,9 +312,7 @@ enum Step {
     Failure,
     /// The leader has written that all Jobs are recreated: it is killed before, while or after it deletes them.
     Count,
-    /// It has deleted one.
     Deletion,
-    /// It has created one.
     Creation,
 }
 

@@ -26,22 +26,18 @@ pub(crate) fn condition<'a>(status: &'a JobSetStatus, type_: &str) -> Option<&'a
 }
 
 impl Space {
-    /// The status of a JobSet as it is now.
     pub(crate) async fn status(&self, jobset: &str) -> Result<JobSetStatus> {
         Ok(self.jobsets().get(jobset).await?.status.unwrap_or_default())
     }
 
-    /// The status of a JobSet with this many [`restarts`].
     pub(crate) async fn restarted(&self, jobset: &str, wanted: (i32, i32, i32)) -> Result<JobSetStatus> {
         self.status_once(jobset, &format!("to have restarted {wanted:?}"), |status| restarts(status) == wanted).await
     }
 
-    /// The status of a JobSet with these [`epochs`].
     pub(crate) async fn in_epoch(&self, jobset: &str, wanted: (i32, i32, i32, i32)) -> Result<JobSetStatus> {
         self.status_once(jobset, &format!("in epochs {wanted:?}"), |status| epochs(status) == wanted).await
     }
 
-    /// How the JobSet ended, and its status then.
     pub(crate) async fn ended(&self, jobset: &str) -> Result<(Condition, JobSetStatus)> {
         let status = self.status_once(jobset, "to end", |status| !status.terminal_state.is_empty()).await?;
         let end = conditions::terminal(&status.conditions).context("no final condition")?.clone();
@@ -58,7 +54,6 @@ impl Space {
         .await
     }
 
-    /// The Job of this name, once this holds of it.
     pub(crate) async fn job_where(&self, name: &str, what: &str, holds: impl Fn(&Job) -> bool) -> Result<Job> {
         wait::until_met(LIMIT, format!("Job {name} {what}"), || async {
             let job = self.jobs().get(name).await?;
@@ -67,7 +62,6 @@ impl Space {
         .await
     }
 
-    /// The Job of this name, once it is there.
     pub(crate) async fn job(&self, name: &str) -> Result<Job> {
         self.job_where(name, "to be there", |_| true).await
     }

@@ -49,7 +49,6 @@ pub(crate) async fn apply(plane: &ControlPlane, manifests: &[&str]) -> Result<()
     Ok(())
 }
 
-/// The configuration of its client.
 pub(crate) async fn client_config(plane: &ControlPlane) -> Result<Config> {
     let kubeconfig = Kubeconfig::read_from(kubeconfig(plane))?;
     Ok(Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
@@ -82,7 +81,6 @@ pub(crate) async fn run_here(
 
 /// Any free ports.
 const LISTEN: [&str; 4] = ["--health-listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"];
-/// Metrics for everybody.
 const INSECURE: &str = "--metrics-secure=false";
 
 /// A running controller. It ends with this value.
@@ -92,7 +90,6 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Starts it; `name` is that of its log.
     pub(crate) fn start(plane: &ControlPlane, name: &str, arguments: &[&str]) -> Result<Self> {
         let log = plane.dir().join(format!("logs/{name}.log"));
         let secure = arguments.iter().any(|it| it.starts_with("--metrics-secure"));
@@ -135,7 +132,6 @@ impl Program {
         .await
     }
 
-    /// Address of the port of `what`.
     pub(crate) async fn address(&self, what: &str) -> Result<String> {
         let line = self.logged(&format!("serving {what}")).await?;
         let address = line.split("address=").nth(1).and_then(|rest| rest.split_whitespace().next());

@@ -48,7 +48,6 @@ async fn is_in(fixture: &Fixture, what: &str, synced: i32, deprecated: i32) -> R
     .await
 }
 
-/// The Pod that follows this one.
 async fn successor(fixture: &Fixture, failed: &Pod) -> Result<Pod> {
     let index = "batch.kubernetes.io/job-completion-index";
     wait::until(LIMIT, format!("a successor of {}", failed.name_any()), || async {

@@ -15,7 +15,6 @@ use crate::fixture::LIMIT;
 
 const JOB: &str = "train-w-0";
 
-/// The Job, once it is so.
 async fn seen(jobs: &Api<Job>, what: &str, holds: impl Fn(&Job) -> bool) -> Result<Job> {
     wait::until_met(LIMIT, what, || async {
         let job = jobs.get(JOB).await?;

@@ -22,7 +22,6 @@ fn story(manifest: &str) -> Result<Value> {
     Ok(admitted(jobset)?)
 }
 
-/// The first Pod of a Job.
 fn first<'a>(pods: &'a [Pod], job: &str) -> Result<&'a Pod> {
     pod_of(pods, job, "0").with_context(|| format!("no Pod of {job}"))
 }

@@ -187,7 +187,6 @@ impl Space {
         Ok(())
     }
 
-    /// The status of a JobSet with these [`attempts`].
     async fn in_attempt(&self, jobset: &str, wanted: (Option<i32>, Option<i32>, i32, i32)) -> Result<JobSetStatus> {
         self.status_once(jobset, &format!("in attempts {wanted:?}"), |status| attempts(status) == wanted).await
     }

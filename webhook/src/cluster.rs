@@ -26,7 +26,6 @@ impl Cluster {
         self.0.load_full()
     }
 
-    /// A cluster that lacks this.
     #[cfg(test)]
     pub(crate) fn lacking(text: &str) -> Self {
         Self(Arc::new(ArcSwapOption::from_pointee(text.to_owned())))

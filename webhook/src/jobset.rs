@@ -84,7 +84,6 @@ pub struct Terms {
     pub gates: Gates,
     pub injection: Settings,
     pub cluster: Cluster,
-    /// What one JobSet may take.
     pub limits: JobSetLimits,
     /// Keys of topology domains for exclusive placement; empty for any.
     pub topology_keys: Vec<String>,

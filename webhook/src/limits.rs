@@ -36,7 +36,6 @@ const FIRST_BUFFER: usize = 64 << 10;
 /// Bytes of a MiB.
 const MIB: usize = 1 << 20;
 
-/// Limits of the service.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Limits")]
 pub struct Limits {
@@ -123,7 +122,6 @@ impl Limits {
         server::Limits { places, handshake: self.handshake_timeout, life: Duration::MAX }
     }
 
-    /// What one JobSet may take.
     pub(crate) fn of_jobset(&self) -> JobSetLimits {
         let memory = self.max_memory_per_jobset as usize * MIB;
         JobSetLimits { jobs: self.max_jobs_per_jobset, pods: self.max_pods_per_jobset, memory }

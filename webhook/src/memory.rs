@@ -96,7 +96,6 @@ impl ReviewMemory {
         self.place.take().map_err(|lost| self.taken_away(lost))
     }
 
-    /// Gives back what was lent.
     pub(crate) fn give_back(&self, body: Vec<u8>) {
         // Nobody takes the memory of a body that is lent.
         let _ = self.place.put(body, Rank::Fixed);

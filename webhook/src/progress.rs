@@ -60,7 +60,6 @@ impl Progress {
         }
     }
 
-    /// Whether a request has begun.
     pub(crate) fn has_begun(&self) -> bool {
         self.begun > 0
     }

@@ -24,7 +24,6 @@ use crate::strict::budget;
 use crate::wire::{AdmissionRequest, AdmissionReview, Object};
 use crate::{jobset, patch, pod};
 
-/// How a body is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
     /// As API servers write it, or not at all.
@@ -48,7 +47,6 @@ pub enum Malformed {
     NoRequest,
 }
 
-/// The answer to a review.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Review {
@@ -88,7 +86,6 @@ struct Response {
 
 /// What comes of a review of the webhook that places Pods.
 pub(crate) enum Placement {
-    /// An answer.
     Reviewed(Box<Review>),
     /// The Pod goes where its leader is, which has to be found out first: see [`follow`].
     Follows(Follower),

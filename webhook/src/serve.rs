@@ -25,7 +25,6 @@ pub const NODES_PATH: &str = "/mutate-v1-pod-nodes";
 /// Path of the validating webhook, as the Go JobSet registers it.
 pub const VALIDATE_PATH: &str = "/validate-jobset-x-k8s-io-v1alpha2-jobset";
 
-/// The routes of the webhooks.
 pub fn router(terms: Terms) -> Router {
     let terms = Arc::new(terms);
     let settings = Arc::clone(&terms);

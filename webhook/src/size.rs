@@ -73,7 +73,6 @@ mod tests {
     const LIMITS: JobSetLimits = JobSetLimits { jobs: 5, pods: 100, memory: 64 << 10 };
     const MAX: i64 = i32::MAX as i64;
 
-    /// A JobSet with these numbers of replicas, each of this parallelism.
     fn jobset(replicas: &[i32], parallelism: i32) -> JobSet {
         let group = |(index, replicas): (usize, &i32)| json!({ "name": format!("w{index}"), "replicas": replicas, "template": { "spec": { "parallelism": parallelism } } });
         let groups: Vec<_> = replicas.iter().enumerate().map(group).collect();

@@ -10,7 +10,6 @@ pub(crate) const BUDGET: usize = 16 << 20;
 /// takes less than half of it even if it is made of nothing but short variables of the environment; an update has two.
 const LARGE_BUDGET: usize = 48 << 20;
 
-/// The budget of a review of this length.
 pub(crate) fn budget(length: usize) -> usize {
     if length > LARGE { LARGE_BUDGET } else { BUDGET }
 }

@@ -16,11 +16,9 @@ use crate::unreviewed::Unreviewed;
 /// its body.
 const MOST: u32 = 4;
 
-/// Where reviews are computed.
 pub(crate) struct Computing {
     /// Number of places.
     pub(crate) at_once: usize,
-    /// For all reviews.
     pub(crate) places: Arc<Places>,
     /// For those that take so much memory that there is one at a time. They leave the other places to others.
     alone: Arc<Places>,
@@ -60,7 +58,6 @@ impl Turn {
         Self(Arc::new(Granted { memory, computing, waiting, place, _large: large }))
     }
 
-    /// Who the review is from.
     pub(crate) fn party(&self) -> &Party {
         self.0.memory.party()
     }
@@ -94,7 +91,6 @@ impl Turn {
         self.0.memory.waits(elsewhere).await
     }
 
-    /// The memory of the review, for its answer.
     pub(crate) fn memory(&self) -> Arc<ReviewMemory> {
         Arc::clone(&self.0.memory)
     }

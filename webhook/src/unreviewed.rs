@@ -18,7 +18,6 @@ const RETRY_AFTER: header::HeaderValue = header::HeaderValue::from_static("1");
 pub(crate) enum Overload {
     /// Memory for bodies and answers.
     Memory,
-    /// Memory for large bodies.
     LargeMemory,
     /// The body arrived too slowly, and another request took its memory.
     Displaced,
@@ -29,10 +28,8 @@ pub(crate) enum Overload {
 }
 
 impl Overload {
-    /// All of them.
     pub(crate) const ALL: [Self; 5] = [Self::Memory, Self::LargeMemory, Self::Displaced, Self::Turn, Self::LargeTurn];
 
-    /// Value of the label.
     pub(crate) fn label(self) -> &'static str {
         match self {
             Self::Memory => "memory",

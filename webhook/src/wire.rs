@@ -46,12 +46,10 @@ pub struct AdmissionRequest<K> {
 }
 
 impl<K> AdmissionRequest<K> {
-    /// The object as it will be.
     pub fn object(&self) -> Option<&K> {
         self.object.as_ref().map(|object| &object.value)
     }
 
-    /// The object as it is.
     pub fn old_object(&self) -> Option<&K> {
         self.old_object.as_ref().map(|object| &object.value)
     }
@@ -100,7 +98,6 @@ impl Object for Pod {
     }
 }
 
-/// An object as it is sent.
 #[derive(Deserialize)]
 struct Sent<S, T> {
     #[serde(default, deserialize_with = "whole_metadata")]

@@ -11,10 +11,8 @@ thread_local! {
     static ALLOCATIONS: Cell<Allocations> = const { Cell::new(Allocations { count: 0, bytes: 0, held: 0, most: 0 }) };
 }
 
-/// What was allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allocations {
-    /// Number of allocations.
     pub count: usize,
     /// Bytes of all of them.
     pub bytes: usize,

@@ -25,7 +25,6 @@ pub(super) struct Mismatch {
 /// Content of a configuration file for one program.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Read {
-    /// Flags of the program.
     pub flags: Flags,
     /// Fields that neither program reads.
     pub ignored: Vec<String>,

@@ -16,7 +16,6 @@ use prometheus::{IntGauge, Opts, Registry, TEXT_FORMAT, TextEncoder};
 pub use family::{Family, register_families};
 pub use series::remove_series;
 
-/// Path of the metrics endpoint.
 pub const PATH: &str = "/metrics";
 
 /// The routes of the metrics endpoint. Registers the process metrics, and `jobset_build_info` with this version.

@@ -50,12 +50,10 @@ struct PartialNodeSelector {
     node_selector_terms: Terms,
 }
 
-/// The names in a list.
 #[derive(Clone, Debug, Default, PartialEq)]
 enum Names {
     #[default]
     None,
-    /// All are this one.
     One(Box<str>),
     /// Several, or none where each counts.
     Other,

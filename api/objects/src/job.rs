@@ -36,7 +36,6 @@ pub struct PartialJobSpec {
     pub backoff_limit: Option<i32>,
     /// Failures that each index bears.
     pub backoff_limit_per_index: Option<i32>,
-    /// Failed indexes that the Job bears.
     pub max_failed_indexes: Option<i32>,
     pub active_deadline_seconds: Option<i64>,
     pub template: PartialPodTemplate,
@@ -97,7 +96,6 @@ impl PartialJob {
         self.condition("Complete").is_some() || self.condition("Failed").is_some()
     }
 
-    /// The condition of this type, if it is true.
     pub fn condition(&self, type_: &str) -> Option<&PartialCondition> {
         condition::find(&self.status.conditions, type_).filter(|condition| condition.is_true())
     }

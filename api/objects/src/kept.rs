@@ -141,7 +141,6 @@ pub struct CompactMap {
 }
 
 impl CompactMap {
-    /// The value of a key.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.entries().find(|(it, _)| *it == key).map(|(_, value)| value)
     }

@@ -37,7 +37,6 @@ pub fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta
     Ok(Metadata::<OwnEntries>::deserialize(deserializer)?.reduced(|OwnEntries(labels)| labels))
 }
 
-/// The same with all labels.
 pub(crate) fn metadata_with_labels<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     Ok(Metadata::<BTreeMap<String, String>>::deserialize(deserializer)?.reduced(|labels| labels))
 }
@@ -65,7 +64,6 @@ impl<L> Metadata<L> {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(bound = "")]
 pub struct PartialMetadata<K> {
-    /// Metadata as [`metadata`] reads it.
     #[serde(default, deserialize_with = "metadata")]
     pub metadata: ObjectMeta,
     #[serde(skip)]

@@ -70,7 +70,6 @@ pub struct PartialPodStatus {
     pub phase: String,
     /// Why the Pod as a whole failed, such as `Evicted`.
     pub reason: String,
-    /// The same, for people.
     pub message: String,
     pub conditions: Vec<PartialCondition>,
     pub init_container_statuses: Vec<PartialContainerStatus>,

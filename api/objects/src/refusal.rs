@@ -6,7 +6,6 @@ use k8s_openapi::jiff::Timestamp;
 /// Reason of the Event.
 pub const FAILED_CREATE: &str = "FailedCreate";
 
-/// When an Event was last observed.
 pub fn last_observed(event: &Event) -> Option<Timestamp> {
     let series = event.series.as_ref().map(|series| series.last_observed_time.0);
     let old = event.deprecated_last_timestamp.as_ref().map(|time| time.0);

@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerExit {
-    /// Epoch that the worker was in.
     pub epoch: i32,
     /// Exit code. For a signal, 128 and the number of the signal.
     pub code: i32,

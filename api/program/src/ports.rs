@@ -59,7 +59,6 @@ impl Port {
         Ok(Self { listener, what, tls: None })
     }
 
-    /// The same with TLS.
     #[must_use]
     pub fn with_tls(self, tls: Arc<ServerConfig>) -> Self {
         Self { tls: Some(tls), ..self }
@@ -106,7 +105,6 @@ impl Ports {
         make()
     }
 
-    /// Also serves this port by these routes.
     pub fn add(&mut self, port: Port, routes: Router) {
         self.served.push((port, routes));
     }

@@ -25,7 +25,6 @@ impl<'a> Path<'a> {
         Self { parent: None, element: Element::Field(field) }
     }
 
-    /// An annotation of the object.
     pub fn annotation(key: &'a str) -> Self {
         Self { parent: Some(&ANNOTATIONS), element: Element::Key(key) }
     }

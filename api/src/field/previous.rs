@@ -34,7 +34,6 @@ impl PreviousErrors {
         }
     }
 
-    /// Whether the list keeps the error.
     pub(super) fn keeps(&mut self, error: &Error) -> bool {
         match self {
             Self::Ignored => true,

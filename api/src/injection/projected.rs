@@ -21,7 +21,6 @@ const EXPIRATION_SECONDS: i64 = 3607;
 /// ConfigMap with the CA of the API server. Kubernetes creates it in each namespace.
 const ROOT_CA: &str = "kube-root-ca.crt";
 
-/// A projected volume of the agent.
 pub(crate) struct AgentVolume {
     name: &'static str,
     /// Where the agent's container mounts it.
@@ -53,7 +52,6 @@ pub(super) static TOKEN: AgentVolume = AgentVolume {
     },
 };
 
-/// The credentials for the relays.
 pub(crate) static RELAY_CREDENTIALS: AgentVolume = AgentVolume {
     name: "jobset-relay",
     folder: RELAY_FOLDER,

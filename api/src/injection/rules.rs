@@ -23,7 +23,6 @@ struct ExitCodeDecision {
 pub(super) struct Rules {
     /// For the containers that the policy names.
     named: HashMap<String, ExitCodes>,
-    /// For all other containers.
     others: ExitCodes,
 }
 

@@ -60,7 +60,6 @@ pub(super) enum Image {
     Own,
     /// The injection has set it.
     Injected,
-    /// No image is known.
     Missing,
 }
 

@@ -17,7 +17,6 @@ const HOST_NAME_LENGTH: usize = 64;
 const SHORTEST_DOMAIN: usize = ".k".len();
 /// What the Job controller adds to the name of a Job for a Pod without an index, which is its host name, too.
 const RANDOM_SUFFIX: usize = "-xxxxx".len();
-/// The usual domain of a cluster.
 const USUAL_DOMAIN: &str = ".cluster.local";
 /// The Pod specification of a replicatedJob.
 const POD: &str = "template.spec.template.spec";

@@ -6,7 +6,6 @@ use crate::field::{Errors, Path};
 /// A rule. It gets the JobSet and the path of its `spec`, and adds the errors that it finds.
 pub(super) type Rule = fn(&Subject<'_>, &Path<'_>, &mut Errors);
 
-/// Applies the rules in this order.
 pub(super) fn apply(rules: &[Rule], subject: &Subject<'_>, errors: &mut Errors) {
     let spec = Path::root("spec");
     for rule in rules {

@@ -41,7 +41,6 @@ impl<'a> Subject<'a> {
         Some((place, self.spec.replicated_jobs.get(place)?))
     }
 
-    /// Calls `look` with each replicatedJob, and its path.
     pub(super) fn for_each_job(&self, spec: &Path<'_>, mut look: impl FnMut(&'a ReplicatedJob, &Path<'_>)) {
         let replicated_jobs = spec.child("replicatedJobs");
         for (index, replicated_job) in self.spec.replicated_jobs.iter().enumerate() {

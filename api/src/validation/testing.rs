@@ -52,7 +52,6 @@ pub(super) fn in_place(changes: Changes<'_>) -> Value {
     changed(object, changes)
 }
 
-/// The object with these changes.
 pub(super) fn changed(mut object: Value, changes: Changes<'_>) -> Value {
     for (pointer, value) in changes {
         let (parent, field) = pointer.rsplit_once('/').unwrap();
@@ -77,7 +76,6 @@ pub(super) fn read(object: &Value) -> JobSet {
     jobset
 }
 
-/// The errors of admission of the object.
 pub(super) fn admission_errors(object: &Value) -> Vec<String> {
     validate_create(&read(object), Gates::default()).iter().map(ToString::to_string).collect()
 }

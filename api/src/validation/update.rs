@@ -85,7 +85,6 @@ fn check_policies(old: &JobSetSpec, new: &JobSetSpec, spec: &Path<'_>, errors: &
     }
 }
 
-/// The specification with nothing but the [`POLICIES`].
 fn policies(spec: &JobSetSpec) -> JobSetSpec {
     JobSetSpec {
         network: spec.network.clone(),

@@ -62,7 +62,6 @@ impl<'m, T> Metered<'m, T> {
     }
 }
 
-/// The entries of a list.
 struct Entries<'m, A> {
     inner: A,
     meter: &'m Meter,

@@ -94,7 +94,6 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
         self.0.feed(message).await
     }
 
-    /// Writes everything.
     pub async fn flush(&mut self) -> io::Result<()> {
         SinkExt::<Bytes>::flush(&mut self.0).await
     }

@@ -70,7 +70,6 @@ pub struct Statement {
 }
 
 impl Statement {
-    /// The answer to a hello.
     pub fn answer(time: i64, nonce: Nonce, state: GroupState) -> Self {
         Self { time, nonce: Some(nonce), group: Some(state), repeats: false }
     }
@@ -118,7 +117,6 @@ impl Report {
 /// Messages of an agent to a relay. [`Hello`](FromAgent::Hello) is the first and comes once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FromAgent {
-    /// Who the agent is.
     Hello {
         /// ServiceAccount token, bound to the Pod, for the audience of the relays.
         token: String,
@@ -163,7 +161,6 @@ pub enum ToAgent {
     Leader(Vec<String>),
     /// Nobody leads behind the relay. It answers a hello so, and sends the certificates when somebody does.
     NoLeader,
-    /// A [`Statement`].
     Signed(Signed),
 }
 
@@ -193,7 +190,6 @@ pub enum ToRelay {
 }
 
 impl ToRelay {
-    /// What the message is.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Leader(_) => Kind::Leader,
@@ -211,7 +207,6 @@ pub enum Kind {
     Leader,
     /// A statement about a JobSet.
     Group,
-    /// The answer to a hello.
     Answer,
     /// A sign of life.
     Beat,
@@ -264,16 +259,13 @@ impl<'de> Visitor<'de> for EventsVisitor {
     }
 }
 
-/// What an agent does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentEvent {
     /// Number of the agent's connection. A relay uses each number once.
     pub agent: u64,
-    /// What it does.
     pub event: AgentEventKind,
 }
 
-/// What an agent does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AgentEventKind {
     /// The agent has connected, and the relay has checked its token.
@@ -284,10 +276,8 @@ pub enum AgentEventKind {
         jobset: String,
         /// The number that the answer has to name.
         nonce: Nonce,
-        /// Its last report.
         report: Option<Report>,
     },
-    /// The agent reports.
     Report(Report),
     /// The connection has ended.
     Gone,
@@ -296,9 +286,7 @@ pub enum AgentEventKind {
 /// A Pod, as its ServiceAccount token names it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PodRef {
-    /// Namespace of the Pod.
     pub namespace: String,
-    /// Name of the Pod.
     pub name: String,
     /// UID of the Pod. A Pod that was created again under the same name has another UID.
     pub uid: String,

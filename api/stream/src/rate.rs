@@ -10,12 +10,10 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// A full bucket.
     pub fn full(burst: f64, now: Instant) -> Self {
         Self { tokens: burst, at: now }
     }
 
-    /// Takes one token if there is one.
     pub fn take(&mut self, rate: f64, burst: f64, now: Instant) -> bool {
         self.fill(rate, burst, now);
         let has_one = self.tokens >= 1.0;

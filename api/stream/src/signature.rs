@@ -65,12 +65,10 @@ pub enum SignatureError {
     Forged,
 }
 
-/// Signs as the leader.
 #[derive(Clone, Debug)]
 pub struct Signer(Arc<dyn SigningKey>);
 
 impl Signer {
-    /// Signs with the key of this certificate.
     pub fn new(certified: &CertifiedKey) -> Self {
         Self(Arc::clone(&certified.key))
     }
@@ -115,7 +113,6 @@ pub fn encode_chain(chain: &[CertificateDer<'_>]) -> Vec<String> {
     chain.iter().map(|certificate| STANDARD.encode(certificate)).collect()
 }
 
-/// The certificate of a leader, which was verified.
 #[derive(Clone, Debug)]
 pub struct LeaderCertificate {
     certificate: CertificateDer<'static>,

@@ -35,7 +35,6 @@ const FILE_LIMIT: u64 = 1 << 20;
 /// How often files are read again.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// Why there is no TLS.
 #[derive(Debug, Error)]
 pub enum TlsError {
     #[error("cannot read {path}")]
@@ -94,9 +93,7 @@ impl Authorities {
 /// What a relay or the controller shows, and whom it trusts.
 #[derive(Clone, Debug)]
 pub struct Identity {
-    /// The certificates and their key.
     pub certified: Arc<CertifiedKey>,
-    /// The CAs.
     pub authorities: Authorities,
     /// `ca.crt` as it was read.
     pub authorities_pem: Vec<u8>,

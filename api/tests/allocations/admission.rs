@@ -32,7 +32,6 @@ fn of_length(make: LongJobSet, length: usize) -> JobSet {
     read(&make(length * 1000 / of_entry))
 }
 
-/// What the webhooks do when the JobSet is created.
 fn create(sent: &JobSet) -> JobSet {
     let mut stored = JobSet { spec: defaults::apply(&sent.spec), ..sent.clone() };
     if let Some(shape) = sent.metadata.annotations.as_ref().and_then(|it| it.get(labels::INJECT_AGENT)) {

@@ -26,7 +26,6 @@ const PANICKED: &str = "Panicked";
 #[derive(Debug)]
 pub(super) struct InternalError {
     message: String,
-    /// The generation that caused it.
     generation: Option<i64>,
     /// When the JobSet is reconciled again although its specification has not changed.
     until: Instant,

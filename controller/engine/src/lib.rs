@@ -128,7 +128,6 @@ impl Engine {
         self.store.take_relist()
     }
 
-    /// What is observed.
     pub fn store(&self) -> &Store {
         &self.store
     }

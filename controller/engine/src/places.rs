@@ -21,10 +21,8 @@ const SLOW_NAMESPACE_PLACES: usize = 2;
 const PROBE_PLACES: usize = 4;
 /// Works without actions that are under way at once.
 const STATUS_PLACES: usize = 16;
-/// The same for one namespace.
 const NAMESPACE_STATUS_PLACES: usize = 12;
 
-/// What a work consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WorkClass {
     /// No actions.
@@ -61,7 +59,6 @@ impl Places {
         self.works.remove(&work);
     }
 
-    /// The places that are free at the moment.
     pub(super) fn free(&self) -> FreePlaces<'_> {
         let mut free = FreePlaces {
             slow: &self.slow,
@@ -96,7 +93,6 @@ impl Places {
     }
 }
 
-/// The places that are free at one moment.
 #[derive(Debug)]
 pub(super) struct FreePlaces<'a> {
     slow: &'a SlowRequests,

@@ -34,7 +34,6 @@ pub(super) struct Progress {
     /// What the last work wrote, and until when the next plan waits to observe it. A plan that has not observed the write
     /// before it would repeat that write.
     pub unobserved_writes: Option<(Versions, Instant)>,
-    /// When the status was written last.
     pub status_written: Option<Instant>,
     /// When the last plan was made.
     pub planned: Option<Instant>,
@@ -42,7 +41,6 @@ pub(super) struct Progress {
     pub events: EventLog,
     /// Whether its last turn ended because more messages are to be compared with patterns.
     pub is_comparing: bool,
-    /// The work under way.
     pub under_way: Option<UnderWay>,
     /// Slow requests that the JobSet does not wait for, each with the number of its work.
     pub unanswered: HashMap<Request, u64>,
@@ -56,7 +54,6 @@ pub(super) struct Progress {
     pub internal_error: Option<InternalError>,
 }
 
-/// The work under way.
 #[derive(Debug)]
 pub(super) struct UnderWay {
     pub number: u64,
@@ -75,14 +72,12 @@ pub(super) struct UnderWay {
     pub awaited: HashSet<Part>,
     /// The worst failure so far.
     pub failure: Option<Failure>,
-    /// That of the status write.
     pub status_failure: Option<Failure>,
 }
 
 /// Why actions are not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unsent {
-    /// There is no place for them.
     NoPlace,
     /// A request before them is slow.
     Slow,

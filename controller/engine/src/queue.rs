@@ -27,11 +27,9 @@ pub enum Urgency {
 /// A list of JobSets that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum List {
-    /// For bulk work.
     Bulk,
     /// For a place for urgent actions. Nothing has changed since these were planned.
     Actions,
-    /// For urgent work.
     Urgent,
 }
 
@@ -70,7 +68,6 @@ struct Turn {
     due: Option<Due>,
 }
 
-/// The order in which the lists have their turn.
 #[derive(Debug)]
 pub(super) struct Order(pub(super) [List; 3]);
 

@@ -13,7 +13,6 @@ use jobset_rules::{Action, Note};
 
 /// Wait after the first refusal; it doubles with each further one.
 const FIRST: Duration = Duration::from_secs(1);
-/// Longest wait.
 const LONGEST: Duration = Duration::from_mins(1);
 
 /// Names one request of a JobSet.
@@ -29,7 +28,6 @@ pub enum Request {
 }
 
 impl Request {
-    /// The request that an action is.
     pub fn of(action: &Action) -> Self {
         let name: &str = match action {
             Action::CreateJob(job) | Action::ResumeJob { desired: job, .. } => &job.name,
@@ -60,7 +58,6 @@ impl Request {
         }
     }
 
-    /// The request that an action shares with others of its kind.
     pub fn shared(action: &Action) -> Option<Self> {
         match action {
             Action::CreateJob(job) => Some(Self::Jobs(job.replicated_job.clone())),
@@ -69,7 +66,6 @@ impl Request {
         }
     }
 
-    /// Whether this request and the action are of one kind.
     pub(super) fn is_kind_of(&self, action: &Action) -> bool {
         matches!(self, Self::One(kind, _) if *kind == discriminant(action))
     }

@@ -38,7 +38,6 @@ impl Engine {
         self.next_by(now, plan)
     }
 
-    /// The same, with the plans that `plan` makes.
     pub fn next_by(&mut self, now: Now, plan: impl Fn(&Observed<'_>, &Settings, &Time) -> Plan) -> Option<Work> {
         self.queue.expire(now.instant);
         loop {
@@ -66,7 +65,6 @@ impl Engine {
         self.places.slow.take_cut()
     }
 
-    /// Number of slow requests.
     pub fn slow_requests(&self) -> usize {
         self.places.slow.len()
     }

@@ -19,20 +19,16 @@ const NAMESPACE_SLOW_REQUESTS: usize = SLOW_REQUESTS / 2;
 /// Slow requests with which no request is sent again that was slow and failed.
 const PROBED_SLOW_REQUESTS: usize = SLOW_REQUESTS / 3 * 2;
 
-/// A part of a work.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Part {
     Action(Request),
-    /// The status write.
     Status,
 }
 
 /// Names a request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RequestId {
-    /// Number of its work.
     pub work: u64,
-    /// What of the work it is.
     pub part: Part,
 }
 
@@ -40,7 +36,6 @@ pub struct RequestId {
 #[derive(Debug, Default)]
 pub(super) struct SlowRequests {
     requests: Vec<(RequestId, Key)>,
-    /// Those that are to be cut short.
     cut: Vec<RequestId>,
 }
 
@@ -53,7 +48,6 @@ impl SlowRequests {
         }
     }
 
-    /// The request is answered.
     pub(super) fn remove(&mut self, id: &RequestId) {
         self.requests.retain(|(other, _)| other != id);
     }
@@ -77,12 +71,10 @@ impl SlowRequests {
         std::mem::take(&mut self.cut)
     }
 
-    /// Number of slow requests.
     pub(super) fn len(&self) -> usize {
         self.requests.len()
     }
 
-    /// Number of slow requests of a namespace.
     pub(super) fn of_namespace(&self, namespace: &str) -> usize {
         self.requests.iter().filter(|(_, key)| key.namespace == namespace).count()
     }

@@ -68,7 +68,6 @@ impl Work {
 /// The consequences of a written status.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Confirmed {
-    /// For the metrics.
     pub facts: Vec<Fact>,
     /// Events to create or to count.
     pub events: Vec<EventWrite>,
@@ -79,23 +78,18 @@ pub struct Confirmed {
 pub enum EventWrite {
     /// Create an Event of this name. An Event of the same name is the same Event.
     Create {
-        /// Name of the Event.
         name: String,
-        /// What it says.
         note: Note,
-        /// What was stored of the status.
         stored: Stored,
     },
     /// Count another occurrence in the series of an Event.
     Repeat {
-        /// Name of the Event.
         name: String,
         /// How often it has occurred.
         times: u32,
     },
     /// Send no Event: the budget of the JobSet is spent.
     Drop {
-        /// What it would say.
         note: Note,
     },
 }
@@ -112,7 +106,6 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// Reads the status.
     pub fn of(status: &JobSetStatus) -> Self {
         Self {
             group_restarts: status.group_restarts,
@@ -125,15 +118,12 @@ impl Stored {
 /// How requests of a [`Work`] ended. A request that is in none of the fields was not sent.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Versions of the written objects.
     pub written: Versions,
     /// The requests that failed, in the order of the actions.
     pub failures: Vec<(Request, RequestError)>,
     /// The requests whose object exists and belongs to another owner, which serves as well.
     pub provided: Vec<Request>,
-    /// What a Pod was warned of, if that was asked.
     pub warning: Option<PodWarning>,
-    /// The requests that succeeded.
     pub accepted: HashSet<Request>,
     /// Whether the status was written, `false` if there was none to write; `None` if this is not about the status.
     pub status: Option<Result<bool, RequestError>>,
@@ -170,6 +160,5 @@ pub struct Effects {
     pub confirmed: Confirmed,
     /// The worst failure; `None` if everything was carried out.
     pub failure: Option<Failure>,
-    /// When the reconciliation began.
     pub began: Option<Instant>,
 }

@@ -11,7 +11,6 @@ use crate::types::Trigger;
 pub(super) enum Counting {
     /// The restart counts, and fails the JobSet when the budget is spent.
     Counted,
-    /// The restart does not count.
     Ignored,
     /// The restart has been counted already: it began as an in-place restart.
     Already,
@@ -20,7 +19,6 @@ pub(super) enum Counting {
 /// Why the group restarts.
 #[derive(Clone, Debug)]
 pub(super) struct Cause {
-    /// Condition reason.
     pub reason: String,
     pub message: String,
     /// Label of the metrics.
@@ -44,7 +42,6 @@ impl Cause {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Blame {
     pub pod: String,
-    /// Name of its Job.
     pub job: String,
     pub index: i32,
     pub node: Arc<str>,

@@ -120,12 +120,10 @@ pub(super) fn slots(reconciliation: &Reconciliation<'_>) -> Slots {
 /// Which Pods are recorded as members, of those within the specified size.
 #[derive(Clone, Copy)]
 enum Record {
-    /// All of them.
     All,
     /// The members, and the newcomers that report this epoch.
     MembersAndNewcomersAt(i32),
     Members,
-    /// The Pods of the Jobs that exist.
     PodsOfJobs,
 }
 

@@ -138,7 +138,6 @@ fn pods<'a>(reconciliation: &Reconciliation<'a>) -> impl Iterator<Item = &'a Job
     reconciliation.current.iter().filter_map(|current: &Current<'a>| current.pods)
 }
 
-/// What is kept of the replicatedJob of this name.
 fn kept_of<'a>(progress: &'a mut GroupProgress, name: &str) -> &'a mut ReplicatedJobProgress {
     let kept = &mut progress.replicated_jobs;
     let place = kept.iter().position(|kept| kept.name == name).unwrap_or_else(|| {

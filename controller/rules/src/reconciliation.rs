@@ -50,7 +50,6 @@ pub(super) struct Reconciliation<'a> {
     pub now: &'a Time,
     /// How the JobSet restarts: [`Observed::strategy`].
     pub strategy: RestartStrategy,
-    /// Which budget its restarts spend.
     pub budget: RestartBudget,
     /// Its Jobs of the current attempt, sorted by name.
     pub current: Vec<Current<'a>>,
@@ -139,7 +138,6 @@ impl<'a> Reconciliation<'a> {
         }
     }
 
-    /// Whether the status will be written.
     pub(super) fn changes_status(&self) -> bool {
         self.observed.jobset.status.as_ref().map_or(self.status != JobSetStatus::default(), |it| *it != self.status)
     }
@@ -178,7 +176,6 @@ impl<'a> Reconciliation<'a> {
         self.by_group[begin..self.ends[group]].iter().map(|place| &self.current[*place])
     }
 
-    /// The Pods of the Jobs that are not over.
     pub(super) fn running_pods(&self) -> impl Iterator<Item = &'a JobPods> + use<'a> {
         let running = self.current.iter().filter(|current| !current.is_over());
         running.filter_map(|current| current.pods).collect::<Vec<_>>().into_iter()
@@ -205,7 +202,6 @@ impl<'a> Reconciliation<'a> {
         Some((place, &self.groups()[place]))
     }
 
-    /// The status of the replicatedJob of this name.
     pub(super) fn status_of(&self, name: &str) -> Option<&ReplicatedJobStatus> {
         let (place, group) = self.group_named(name)?;
         self.status.replicated_job_at(place, &group.name)
@@ -259,7 +255,6 @@ impl<'a> Reconciliation<'a> {
         self.actions.push(Action::DeletePod { name: name.to_owned(), uid: uid.to_owned(), reason });
     }
 
-    /// The condition of this type, if it is true.
     pub(super) fn true_condition(&self, type_: &str) -> Option<&Condition> {
         conditions::find_true(&self.status.conditions, type_)
     }
@@ -325,7 +320,6 @@ pub(super) fn first_few<S: Borrow<str>>(names: &[S]) -> String {
     }
 }
 
-/// The Pods in the order of their names.
 pub(super) fn by_name<'a>(pods: impl Iterator<Item = &'a PodView>) -> Vec<&'a PodView> {
     let mut pods: Vec<_> = pods.collect();
     pods.sort_unstable_by(|a, b| a.name.cmp(&b.name));
@@ -337,7 +331,6 @@ pub(super) fn name_few(pods: &[&PodView]) -> String {
     first_few(&pods.iter().map(|pod| pod.name.as_str()).collect::<Vec<_>>())
 }
 
-/// The name of a node for a message.
 pub(super) fn node_name(node: Option<&Arc<str>>) -> &str {
     node.map_or("unknown", |name| name)
 }

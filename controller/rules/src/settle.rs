@@ -15,7 +15,6 @@ use crate::reconciliation::Reconciliation;
 /// An epoch that waits until names have settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Settling {
-    /// When they have.
     until: Timestamp,
     /// When the Pod that it waits for got its address, as its node says.
     since: Timestamp,
@@ -107,7 +106,6 @@ fn own_condition<'a>(reconciliation: &'a Reconciliation<'_>) -> Option<&'a Condi
     stored.filter(|it| it.reason == conditions::NAMES_SETTLE && it.last_transition_time <= *reconciliation.now)
 }
 
-/// Ends the condition.
 fn end(reconciliation: &mut Reconciliation<'_>) {
     let message = "the wait is over";
     reconciliation.clear_condition(conditions::BARRIER_WAITING, conditions::BARRIER_REACHED, message);

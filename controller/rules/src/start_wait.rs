@@ -14,7 +14,6 @@ const LONG: SignedDuration = SignedDuration::from_secs(45);
 pub(super) struct StartWait {
     /// Its index in the specification.
     group: usize,
-    /// Index of the other one.
     other: usize,
     status: DependsOnStatus,
     /// How many Jobs of the other one have got so far.

@@ -233,7 +233,6 @@ impl Note {
 pub enum Fact {
     RestartBegan {
         strategy: RestartStrategy,
-        /// What restarts, as an action of the failure policy.
         action: FailurePolicyAction,
         counted: bool,
         trigger: Trigger,
@@ -250,7 +249,6 @@ pub enum Fact {
     NodeStruck,
     /// No worker makes progress.
     Stalls {
-        /// Whether a Pod is blamed.
         blamed: bool,
     },
     /// A worker makes no progress while others do.

@@ -42,7 +42,6 @@ const LIST_AGAIN: Duration = Duration::from_secs(5);
 /// How long requests under way may take when the controller stops.
 const DRAIN: Duration = Duration::from_secs(20);
 
-/// A work and its answers.
 type Ended = (Key, u64, Arc<JobSet>, Answers);
 
 /// Runs until `stop`, and then until the requests under way have ended.

@@ -46,7 +46,6 @@ enum Verdict {
     Allowed,
     /// The API server does not know the token.
     Unknown,
-    /// It does, and this user may not.
     Forbidden(String),
 }
 

@@ -51,7 +51,6 @@ impl Health {
         self.0.listed.store(true, Ordering::Relaxed);
     }
 
-    /// The loop begins a turn.
     pub fn begin_turn(&self, now: Instant) {
         *lock(&self.0.last_turn) = Some(now);
     }
@@ -102,7 +101,6 @@ impl Health {
         }
     }
 
-    /// The routes of the health checks.
     pub fn routes(self) -> Router {
         let health = self.clone();
         Router::new()

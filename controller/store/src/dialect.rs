@@ -42,7 +42,6 @@ mod tests {
 
     use super::*;
 
-    /// Status of the rules.
     fn of(epochs: (i32, i32, i32), restarts: i32, counted: i32) -> JobSetStatus {
         let (synced_epoch, deprecated_epoch, free_epoch) = epochs;
         JobSetStatus {

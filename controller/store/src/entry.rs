@@ -22,9 +22,7 @@ pub struct Entry {
     pub(crate) verdict: SpecVerdict,
     /// The recorded members of each replicatedJob, by its name.
     pub(crate) members: HashMap<String, Members>,
-    /// Jobs by name.
     pub jobs: BTreeMap<String, JobView>,
-    /// Pods that a Job controls.
     pub pods: JobSetPods,
     /// Names of Pods that no Job controls: a person created them.
     pub orphans: BTreeSet<String>,
@@ -34,10 +32,8 @@ pub struct Entry {
     pub warning: Option<PodWarning>,
 }
 
-/// What a Pod was warned of last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodWarning {
-    /// Name of the Pod.
     pub pod: String,
     pub uid: String,
     /// Since when Events were looked for.

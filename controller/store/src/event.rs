@@ -25,7 +25,6 @@ pub enum WatchEvent {
     },
     /// The object is gone, as of this resourceVersion.
     Gone(Kind, Key, u64),
-    /// A listing of all objects of the kind begins.
     ListingBegins(Kind),
     /// The listing has ended: an object that it did not show is gone.
     ListingEnded(Kind),

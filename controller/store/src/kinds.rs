@@ -104,7 +104,6 @@ pub(crate) struct Index {
     is_complete: bool,
 }
 
-/// What is known of an observed object.
 #[derive(Debug)]
 pub(crate) struct ObservedObject {
     pub(crate) owner: Option<Arc<Key>>,

@@ -22,13 +22,11 @@ pub enum Members {
     Recorded {
         /// Pods of each Job, at least 1.
         parallelism: i64,
-        /// The numbers.
         pods: Ranges,
     },
 }
 
 impl Members {
-    /// The record in the status of a replicatedJob.
     pub fn of(status: Option<&ReplicatedJobStatus>) -> Self {
         let recorded = status.and_then(|status| {
             let (parallelism, pods) = (i64::from(status.synced_parallelism), status.synced_pods.as_deref()?);

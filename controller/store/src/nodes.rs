@@ -36,7 +36,6 @@ impl NodeView {
     }
 }
 
-/// All nodes by name.
 #[derive(Debug, Default)]
 pub struct Nodes {
     by_name: HashMap<Arc<str>, NodeView>,
@@ -80,7 +79,6 @@ impl Nodes {
         self.by_name.get(name)
     }
 
-    /// All nodes with their names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &NodeView)> {
         self.by_name.iter().map(|(name, view)| (&**name, view))
     }

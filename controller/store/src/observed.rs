@@ -15,7 +15,6 @@ use crate::{Cluster, ControllerRef, Entry, JobView, Key, Kind, NodeView, OwnedVi
 #[derive(Clone, Copy, Debug)]
 pub struct PodOnNode<'a> {
     pub pod: &'a PodView,
-    /// UID of its Job.
     pub job: &'a str,
     /// Since when it is true of the node.
     pub since: Timestamp,
@@ -27,7 +26,6 @@ pub struct Observed<'a> {
     pub jobset: &'a Arc<JobSet>,
     /// The JobSet with all that is observed of it alone.
     pub entry: &'a Entry,
-    /// What it shares with others.
     pub cluster: &'a Cluster,
     key: &'a Key,
 }
@@ -48,7 +46,6 @@ impl<'a> Observed<'a> {
         self.jobset.status.clone().unwrap_or_default()
     }
 
-    /// The epochs of the stored status.
     pub fn stored_epochs(&self) -> GroupEpochs {
         self.jobset.status.as_ref().map(JobSetStatus::epochs).unwrap_or_default()
     }

@@ -46,12 +46,10 @@ impl Ranges {
         self.0.iter().copied()
     }
 
-    /// Every index.
     pub fn all() -> Self {
         Self(vec![(0, i64::MAX)])
     }
 
-    /// The indexes `0..size`.
     pub fn below(size: i64) -> Self {
         [(0, size.saturating_sub(1))].into_iter().collect()
     }

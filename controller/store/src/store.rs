@@ -31,7 +31,6 @@ pub enum Change {
     Decision,
 }
 
-/// What an event has changed.
 #[derive(Debug, Default)]
 pub struct Changes {
     /// JobSets that are gone. Others of their names may have followed.

@@ -108,7 +108,6 @@ pub(crate) struct Reading {
 /// Why a JobSet was not read whole. Without its specification, nothing of it can be carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unread {
-    /// The reason, for people.
     pub(crate) reason: Box<str>,
     /// Whether it may be read when others of its namespace take less memory.
     pub(crate) waits_for_room: bool,

@@ -69,12 +69,10 @@ impl Agent {
         report(&self.client, &names, epoch, &Extras::default()).await
     }
 
-    /// Reports an epoch for the own Pod.
     pub(crate) async fn report(&self, epoch: i32) -> Input {
         self.report_for(&self.pod, epoch).await
     }
 
-    /// Patches the own Pod.
     pub(crate) async fn merge(&self, patch: &Value) -> kube::Result<Value> {
         self.send(MERGE, "", patch).await
     }
@@ -97,7 +95,6 @@ impl Agent {
     }
 }
 
-/// A token of a ServiceAccount.
 async fn token(space: &Space, account: &str, bound: Option<BoundObjectReference>) -> Result<String> {
     let accounts: Api<ServiceAccount> = Api::default_namespaced(space.client.clone());
     let spec = TokenRequestSpec { bound_object_ref: bound, ..TokenRequestSpec::default() };
@@ -148,7 +145,6 @@ fn path(namespace: &str, pod: &Pod) -> String {
     format!("/api/v1/namespaces/{namespace}/pods/{}", pod.name_any())
 }
 
-/// Sends a patch as it is.
 async fn send(client: &Client, uri: &str, content_type: &str, patch: &Value) -> kube::Result<Value> {
     let request = Request::patch(uri).header("content-type", content_type).body(patch.to_string().into_bytes());
     client.request(request.map_err(kube::Error::HttpError)?).await
@@ -159,7 +155,6 @@ fn epoch(epoch: impl Into<Value>) -> Value {
     json!({"metadata": {"annotations": {EPOCH: epoch.into()}}})
 }
 
-/// A patch that labels.
 fn label() -> Value {
     json!({"metadata": {"labels": {"more": "b"}}})
 }

@@ -17,7 +17,6 @@ use crate::fixture::{LIMIT, Space};
 
 /// The annotation with the end of the worker.
 const EXIT: &str = "jobset.sigs.k8s.io/worker-exit";
-/// The annotation with the start of the agent.
 const STARTED: &str = "jobset.sigs.k8s.io/agent-started";
 
 /// The annotation with the progress of the worker.

@@ -36,7 +36,6 @@ pub(crate) enum Heard {
 pub(crate) struct Relay {
     pub(crate) pki: Pki,
     pub(crate) address: SocketAddr,
-    /// The certificate of controllers.
     pub(crate) of_controller: Issued,
     shared: Arc<Shared>,
     heard: mpsc::UnboundedReceiver<Result<Heard>>,
@@ -141,7 +140,6 @@ impl Relay {
         }
     }
 
-    /// The next answer to this agent.
     pub(crate) async fn answer(&mut self, agent: u64) -> Result<(Option<Nonce>, GroupState)> {
         loop {
             match self.next().await? {
@@ -157,7 +155,6 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Serves one controller.
     async fn serve(&self, stream: TcpStream) -> Result<()> {
         // A controller that ends while it connects is none.
         let Ok(stream) = self.tls.accept(stream).await else { return Ok(()) };

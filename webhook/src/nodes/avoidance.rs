@@ -27,7 +27,6 @@ struct AvoidingStatus {
 /// What a new Pod keeps away from, at least one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Avoidance {
-    /// Nodes by name.
     pub nodes: Vec<String>,
     /// Topology domains that a Job leaves as a whole.
     pub domains: Vec<Domain>,
@@ -61,7 +60,6 @@ impl AvoidingJobSet {
     }
 }
 
-/// The domain that is avoided with the node.
 fn domain(avoided: &AvoidedNode) -> Option<Domain> {
     let AvoidedNode { topology_key: key, domain: value, .. } = avoided;
     // A value of a label has the syntax of a key without a prefix.

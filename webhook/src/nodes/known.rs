@@ -34,7 +34,6 @@ const KEPT: usize = 4096;
 /// What the API server says of a JobSet; `None` if there is none of this name.
 pub type Found = Result<Option<Arc<AvoidingJobSet>>, Arc<ReadError>>;
 
-/// What is known of JobSets.
 #[derive(Clone)]
 pub struct KnownJobSets(Arc<Inner>);
 

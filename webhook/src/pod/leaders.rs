@@ -23,7 +23,6 @@ pub struct JobKey {
 }
 
 impl JobKey {
-    /// The Job with this UID in this namespace.
     pub fn new(namespace: &str, uid: &str) -> Self {
         Self { namespace: namespace.into(), uid: uid.into() }
     }
@@ -40,7 +39,6 @@ pub struct Placed {
     pub node: String,
 }
 
-/// The leaders of all Jobs.
 #[derive(Debug)]
 pub struct Leaders {
     known: HashMap<JobKey, Vec<Leader>>,

@@ -134,7 +134,6 @@ impl Lookup {
         with(&mut lock(&self.0.domains))
     }
 
-    /// The leader, as soon as it is placed.
     async fn leader(&self, follower: &Follower) -> Result<Placed, Refusal> {
         let known = |leaders: &Leaders| leaders.in_touch().then(|| leaders.leader(&follower.job));
         let mut leaders = self.0.leaders.subscribe();

@@ -23,7 +23,6 @@ const OWNER_MISSING: &str = "must name the Job that the Pod belongs to, as its c
 pub enum Role {
     /// The Pod with completion index 0.
     Leader(Leader),
-    /// Any other.
     Follower(Follower),
 }
 

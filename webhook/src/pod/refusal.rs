@@ -26,7 +26,6 @@ pub enum Refusal {
 /// What stands between a follower and the domain of its leader. Pods are given by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Obstacle {
-    /// There is no leader.
     Missing,
     /// The leader has no node, with the scheduler's message, which may be empty.
     Pending(String, String),
@@ -34,7 +33,6 @@ pub enum Obstacle {
     Terminating(String),
     /// The leader has failed, and its successor is not there.
     Failed(String),
-    /// There is more than one leader.
     Several(Vec<String>),
     /// The node of the leader is not there: leader, node.
     NodeGone(String, String),
@@ -81,7 +79,6 @@ impl Reason {
         Self::Unread,
     ];
 
-    /// Value of the label.
     pub fn label(self) -> &'static str {
         match self {
             Self::Invalid => "invalid",
@@ -154,7 +151,6 @@ impl Refusal {
         }
     }
 
-    /// The status of the answer.
     pub fn status(&self) -> Status {
         let (code, reason, causes) = match self {
             Self::Invalid(errors) => (422, reason::INVALID, crate::review::causes(errors)),

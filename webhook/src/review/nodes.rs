@@ -11,7 +11,6 @@ use crate::wire::AdmissionRequest;
 
 /// What comes of a review of the webhook that keeps Pods away from nodes.
 pub(crate) enum KeepAway {
-    /// An answer.
     Reviewed(Box<Review>),
     /// What the JobSet says has to be found out first: see [`finish`].
     Asks(JobSetKey),

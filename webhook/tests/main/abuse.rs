@@ -24,7 +24,6 @@ pub(crate) async fn until_closed(stream: &mut (impl AsyncRead + Unpin)) -> Vec<u
     rest
 }
 
-/// Sends these bytes at once.
 pub(crate) async fn send(stream: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) {
     stream.write_all(bytes).await.unwrap();
     stream.flush().await.unwrap();

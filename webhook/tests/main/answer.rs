@@ -47,7 +47,6 @@ impl Writes {
         self.send(Request::put(uri), "application/json", jobset).await
     }
 
-    /// Writes its status, as its controller does.
     pub(crate) async fn status(&self, name: &str, status: &Value) -> Result<Answer> {
         let uri = format!("{JOBSETS}/{name}/status");
         self.send(Request::patch(uri), "application/merge-patch+json", &json!({ "status": status })).await

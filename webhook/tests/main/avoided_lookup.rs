@@ -39,7 +39,6 @@ fn pod() -> Value {
         "spec": { "containers": [{ "name": "w", "from-the-future": 1 }] } }))
 }
 
-/// What a router answers.
 async fn asked(routes: &Router, path: &str, review: &Value) -> Result<Value> {
     let request = Request::post(path).header("content-type", JSON).body(Body::from(review.to_string()))?;
     let answer = routes.clone().oneshot(request).await?;

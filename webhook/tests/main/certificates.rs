@@ -16,7 +16,6 @@ use serde_json::json;
 use crate::client::{Client, authority};
 use crate::cluster::{LIMIT, MUTATING, NAMESPACE, Plane, Replica, VALIDATING, says};
 
-/// The Secret with the CA.
 pub(crate) const SECRET: &str = "jobset-webhook-server-cert";
 /// The Secret with the certificate that is to be served.
 pub(crate) const LEAF: &str = "jobset-webhook-leaf";
@@ -97,7 +96,6 @@ impl Replica {
         says(self.health, "HTTP/1.1 503", reason).await
     }
 
-    /// Waits until such a client does.
     pub(crate) async fn wait_until_serving(&self, material: &Material) -> Result<()> {
         wait::until(LIMIT, "the CA of the Secret in service", async || Ok(self.serves(material).await.then_some(())))
             .await

@@ -27,7 +27,6 @@ pub(crate) const JSON: &str = "application/json";
 /// Requests over a connection of HTTP/2.
 pub(crate) type Sender = http2::SendRequest<Full<Bytes>>;
 
-/// Certificates of the server.
 pub(crate) fn certificates() -> Material {
     let (now, lifetimes) = (Timestamp::now(), Lifetimes::default());
     let names = Names::default().with(HOST).unwrap();
@@ -47,11 +46,9 @@ pub(crate) enum Http {
     Two,
 }
 
-/// Clients of one server.
 #[derive(Clone)]
 pub(crate) struct Client {
     pub(crate) address: SocketAddr,
-    /// Certificates of CAs.
     pub(crate) trusted: Vec<CertificateDer<'static>>,
     pub(crate) tls: &'static SupportedProtocolVersion,
     pub(crate) http: Http,
@@ -100,7 +97,6 @@ impl Client {
         TlsConnector::from(Arc::new(config)).connect(ServerName::try_from(HOST).unwrap(), connection).await
     }
 
-    /// One request on a connection of its own.
     pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Answer {
         let stream = self.connect().await.unwrap();
         match self.http {

@@ -96,7 +96,6 @@ impl Plane {
         Ok(())
     }
 
-    /// Stops it.
     pub(crate) fn stop_issuer(&mut self) {
         self.issuer = None;
     }
@@ -157,7 +156,6 @@ impl Plane {
         Api::namespaced(self.client(), "default")
     }
 
-    /// Creates a JobSet as it is written.
     pub(crate) async fn create(&self, jobset: &Value) -> kube::Result<JobSet> {
         self.submit(jobset, false).await
     }
@@ -189,7 +187,6 @@ impl Plane {
         Ok(Client::try_from(config)?)
     }
 
-    /// A client that counts its requests.
     pub(crate) fn counting_client(&self) -> Result<(Client, Arc<AtomicU32>)> {
         let requests = Arc::new(AtomicU32::new(0));
         let counted = Arc::clone(&requests);
@@ -205,7 +202,6 @@ impl Plane {
         self.replica_with(&[]).await
     }
 
-    /// The same with more flags.
     pub(crate) async fn replica_with(&self, flags: &[&str]) -> Result<Replica> {
         self.bind(flags)?.run(self.service_client().await?)
     }
@@ -232,7 +228,6 @@ impl Plane {
         self.admission_with(&[]).await
     }
 
-    /// The same with more flags.
     pub(crate) async fn admission_with(&self, flags: &[&str]) -> Result<Replica> {
         let replica = self.replica_with(flags).await?;
         self.register(replica.address).await?;

@@ -42,7 +42,6 @@ impl Manifests {
         Args::try_parse_from(["jobset-webhook", &namespace].into_iter().chain(given)).unwrap()
     }
 
-    /// All webhooks of the service.
     fn webhooks(&self) -> Vec<&Value> {
         let of = |kind, name| self.get(kind, name)["webhooks"].as_array().unwrap().iter();
         let mutating = of("MutatingWebhookConfiguration", "jobset-mutating-webhook-configuration");

@@ -133,7 +133,6 @@ impl Space {
         .await
     }
 
-    /// Adds a node to a rack, if any.
     pub(crate) async fn node(&self, name: &str, rack: Option<&str>) -> Result<()> {
         let labels = rack.map(|rack| json!({ self.rack(): rack })).unwrap_or_default();
         let node = json!({ "metadata": { "name": name, "labels": labels } });
@@ -145,7 +144,6 @@ impl Space {
         Api::all(self.client.clone())
     }
 
-    /// Binds a Pod to a node, as a scheduler does.
     pub(crate) async fn bind(&self, pod: &Pod, node: &str) -> Result<()> {
         let (name, target) = (pod.name_any(), json!({ "apiVersion": "v1", "kind": "Node", "name": node }));
         let binding = json!({ "apiVersion": "v1", "kind": "Binding", "metadata": { "name": name }, "target": target });

@@ -31,7 +31,6 @@ enum Sender {
     Two(client::Sender),
 }
 
-/// A connection that is kept.
 struct Kept {
     sender: Sender,
     ended: JoinHandle<hyper::Result<()>>,

@@ -27,7 +27,6 @@ use crate::cluster::{LIMIT, NAMESPACE, Plane, says};
 use crate::process::Process;
 use crate::server::review;
 
-/// A running program.
 struct Program {
     process: Process,
     address: SocketAddr,

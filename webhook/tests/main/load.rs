@@ -48,7 +48,6 @@ pub(crate) struct Load {
     answered: Arc<Answered>,
 }
 
-/// Reviews that were answered.
 #[derive(Debug, Default)]
 pub(crate) struct Answered {
     direct: AtomicU32,

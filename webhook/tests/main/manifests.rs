@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use crate::answer::{self, Writes};
 use crate::cluster::Plane;
 
-/// A worker whose agent supervises it.
 const SHARED_TOKEN: &str =
     "spec.replicatedJobs[0].template.spec.template.spec.containers[0]: the worker can use its agent's token";
 

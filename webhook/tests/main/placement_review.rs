@@ -23,7 +23,6 @@ async fn answer(content_type: &str, body: String) -> (StatusCode, String) {
     (status, String::from_utf8(body.to_vec()).unwrap())
 }
 
-/// The response to a review.
 async fn reviewed(operation: &str, sub_resource: Option<&str>, pod: &Value) -> Value {
     let mut review = review(pod);
     (review["request"]["operation"], review["request"]["subResource"]) = (json!(operation), json!(sub_resource));

@@ -14,7 +14,6 @@ use crate::cluster::Plane;
 /// Between two JobSets.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What became of them.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     asked: u32,
@@ -24,7 +23,6 @@ pub(crate) struct Refusals {
 }
 
 impl Refusals {
-    /// Counts until `done`.
     pub(crate) async fn until<T>(plane: &Plane, done: impl Future<Output = Result<T>>) -> Result<(T, Self)> {
         let (mut done, mut counted, mut ticks) = (pin!(done), Self::default(), interval(PAUSE));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -157,7 +157,6 @@ pub(crate) async fn only_this_ca_is_trusted(plane: &Plane, material: &Material) 
     .await
 }
 
-/// What forces a rotation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Forced {
     Deletion,

@@ -48,7 +48,6 @@ impl Server {
         Self::of(router(Terms::default()), &[]).await
     }
 
-    /// With flags of the program.
     pub(crate) async fn with(flags: &[&str]) -> Self {
         Self::of(router(Terms::default()), flags).await
     }

@@ -26,7 +26,6 @@ const FEW: usize = 10;
 const API_SERVER: Ipv4Addr = Ipv4Addr::LOCALHOST;
 const STRANGER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-/// The review of an object in this namespace.
 fn review_in(namespace: &str, object: &Value) -> Value {
     let mut review = review(object);
     review["request"]["namespace"] = json!(namespace);

@@ -41,7 +41,6 @@ pub const HTTP2: &[u8] = b"h2";
 /// Limits of the connections of one port.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// How many there are.
     pub places: Size,
     /// How long the TLS handshake takes.
     pub handshake: Duration,
@@ -49,7 +48,6 @@ pub struct Limits {
     pub life: Duration,
 }
 
-/// Place of a connection.
 pub type Place = pool::Place<()>;
 
 /// The bytes of a connection, encrypted if the port is. The state of TLS is on the heap: futures that pass it on stay small.
@@ -58,7 +56,6 @@ pub type Secured<S> = Either<Box<TlsStream<S>>, S>;
 /// A connection that has ended its handshake.
 #[derive(Debug)]
 pub struct Connection<S> {
-    /// The bytes.
     pub stream: Secured<S>,
     /// Address of the client.
     pub peer: SocketAddr,
@@ -118,7 +115,6 @@ pub struct Server {
 }
 
 impl Server {
-    /// The server of this port.
     pub fn new(listener: TcpListener, limits: Limits) -> Self {
         Self { listener, limits }
     }

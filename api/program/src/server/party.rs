@@ -25,7 +25,6 @@ impl Party {
         Self { network, namespace: Arc::default() }
     }
 
-    /// The party of the same network with this namespace.
     #[must_use]
     pub fn with_namespace(&self, namespace: impl Into<Arc<str>>) -> Self {
         Self { network: self.network, namespace: namespace.into() }

@@ -14,7 +14,6 @@ use super::party::Party;
 /// How much there is of something, connections or bytes, and who is spared.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// What all may hold.
     pub total: usize,
     /// What one network may hold. Where that is less than all, whoever exceeds it does not wait, so that others need not.
     pub of_network: usize,
@@ -47,7 +46,6 @@ pub enum Rank {
 /// The decision about somebody who needs room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
-    /// There is room.
     Free,
     /// This holder makes room.
     Evict(Evicted),
@@ -60,7 +58,6 @@ pub enum Room {
 /// The holder that makes room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Evicted {
-    /// Its number.
     pub id: u64,
     /// Whether it makes room for its own party.
     pub for_own: bool,
@@ -203,7 +200,6 @@ impl<T> Places<T> {
         self.take(id).map(|holder| holder.value)
     }
 
-    /// A holder has this rank from now on.
     pub fn rank(&mut self, id: u64, rank: Rank, now: Instant) {
         self.turns += 1;
         let turn = self.turns;

@@ -38,7 +38,6 @@ pub struct Lost {
     pub to_own: bool,
 }
 
-/// There is no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
     /// There may be room then, if nobody leaves before.
@@ -146,7 +145,6 @@ impl<T: Default> Place<T> {
         Ok(())
     }
 
-    /// Changes the rank.
     pub fn rank(&self, rank: Rank) {
         self.pool.places().rank(self.id, rank, Instant::now());
     }

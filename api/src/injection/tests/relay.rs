@@ -57,7 +57,6 @@ fn mounts(container: &Value) -> Vec<&Value> {
     mounts.filter(|mount| mount["mountPath"].as_str().is_some_and(|path| path.starts_with(FOLDER))).collect()
 }
 
-/// The Pod's volumes of this name.
 fn volumes<'a>(pod: &'a Value, name: &str) -> Vec<&'a Value> {
     pod["volumes"].as_array().into_iter().flatten().filter(|volume| volume["name"] == name).collect()
 }

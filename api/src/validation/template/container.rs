@@ -135,7 +135,6 @@ const PROBE: &[Row<Probe>] = &[
     ),
 ];
 
-/// The rows of probes other than the readiness probe.
 const RESTARTING_PROBE: &[Row<Probe>] = &[
     invalid(
         "successThreshold",

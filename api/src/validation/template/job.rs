@@ -26,7 +26,6 @@ const JOB_CONTROLLER: &str = "kubernetes.io/job-controller";
 const NEEDS_INDEXES: &str = "must not be set without completionMode Indexed";
 const SELECTOR: &str = "must not be set: Kubernetes generates the selector of each Job";
 
-/// The rows of every Job.
 const JOB: &[Row<JobTemplateSpec>] = &[
     not_negative("activeDeadlineSeconds", |job| job.active_deadline_seconds),
     not_negative("backoffLimit", |job| job.backoff_limit.map(i64::from)),

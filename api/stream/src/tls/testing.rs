@@ -9,7 +9,6 @@ pub use rcgen::ExtendedKeyUsagePurpose;
 
 use super::{AUTHORITIES, Arc, Authorities, CERTIFICATE, CertifiedKey, Identity, KEY};
 
-/// A CA.
 #[derive(Debug)]
 pub struct Pki(CertifiedIssuer<'static, KeyPair>);
 

@@ -111,7 +111,6 @@ impl TestEngine {
 }
 
 impl Engine {
-    /// What would be planned now.
     pub(crate) fn plan_now(&self, key: &Key, now: Now) -> Option<(Arc<JobSet>, Plan)> {
         let observed = Observed::of(&self.store, key)?;
         Some((observed.jobset.clone(), plan(&observed, &self.settings, &Time(now.time))))

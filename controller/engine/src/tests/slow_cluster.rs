@@ -14,9 +14,7 @@ use crate::*;
 pub(super) const GIVEN_UP: u64 = 65_000;
 /// How long a request takes that does not hang.
 const QUICK: u64 = 20;
-/// [`SLOW`] in milliseconds.
 pub(super) const SLOW_MILLIS: u64 = 1_000;
-/// Jobs of each JobSet.
 pub(super) const JOBS: usize = 3;
 
 /// How long the API server takes for the requests of a namespace, in milliseconds. What takes [`GIVEN_UP`] fails.

@@ -96,7 +96,6 @@ impl World {
         }
     }
 
-    /// One reconciliation.
     pub(crate) fn plan(&self) -> Option<Plan> {
         let now = Time(Timestamp::UNIX_EPOCH);
         Observed::of(&self.store, &self.key).map(|seen| plan(&seen, &Settings::default(), &now))

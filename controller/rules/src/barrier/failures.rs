@@ -14,7 +14,6 @@ use crate::types::PodDeletion;
 
 /// Reason of the condition BarrierBlocked where Pods fail.
 const FAILS: &str = "FailsBeforeBarrier";
-/// The same where nodes refuse Pods.
 const REFUSED: &str = "RefusedByNode";
 
 pub(crate) fn limit_failures(reconciliation: &mut Reconciliation<'_>) -> ControlFlow<()> {

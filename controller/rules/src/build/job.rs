@@ -21,7 +21,6 @@ const COMPLETIONS_WITHOUT_MAX_FAILED_INDEXES: i32 = 100_000;
 pub struct JobPlace {
     /// Index of its replicatedJob in the specification.
     pub group_index: usize,
-    /// Index of the Job in that replicatedJob.
     pub job_index: i32,
 }
 
@@ -37,7 +36,6 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// The current attempt of a Job.
     pub fn current(status: &JobSetStatus, replicated_job: &str, job_index: i32) -> Self {
         let job = status.job_attempt(replicated_job, job_index);
         Self { restarts: status.restarts, job, execution: status.execution_attempts }

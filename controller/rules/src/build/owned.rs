@@ -10,7 +10,6 @@ use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{PodSchedulingGate, PodTemplateSpec, Toleration};
 use serde::{Deserialize, Serialize};
 
-/// A map that may be absent.
 type Map = Option<BTreeMap<String, String>>;
 
 /// Prefixes of the keys that the controller writes itself, but for [`labels::EXECUTION_ATTEMPT`]: while its feature gate is off,

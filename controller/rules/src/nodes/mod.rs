@@ -150,7 +150,6 @@ fn add(reconciliation: &mut Reconciliation<'_>, blame: &Blame) -> bool {
     is_kept
 }
 
-/// Avoids a node from now on.
 fn avoid(reconciliation: &mut Reconciliation<'_>, blame: &Blame, bad: AvoidableNode) {
     let AvoidableNode { failures, limit, moves } = bad;
     let node = blame.node.to_string();

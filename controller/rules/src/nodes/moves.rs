@@ -93,7 +93,6 @@ pub(crate) fn is_pending(reconciliation: &Reconciliation<'_>) -> bool {
     !pending(reconciliation).is_empty()
 }
 
-/// The Pods that have to go.
 fn pending<'a>(reconciliation: &Reconciliation<'a>) -> Vec<&'a PodView> {
     if waits_until(reconciliation).is_some_and(|until| until <= reconciliation.now.0) {
         return Vec::new();

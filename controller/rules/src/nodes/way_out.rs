@@ -34,7 +34,6 @@ pub(crate) enum JobLeaves {
 }
 
 impl JobLeaves {
-    /// The same for a message.
     pub(super) fn describe(&self, job: &str) -> String {
         match self {
             Self::Domain(key, domain) => {
@@ -107,7 +106,6 @@ fn is_lost(reconciliation: &Reconciliation<'_>, domain: (&str, &str), node: &str
     others.any(|it| is_in_it(&it.node)) || !has_free_node(reconciliation, domain, node)
 }
 
-/// Whether the domain has a free node beside this one.
 fn has_free_node(reconciliation: &Reconciliation<'_>, (key, value): (&str, &str), beside: &str) -> bool {
     let is_avoided = |node: &str| reconciliation.status.avoided_nodes.iter().any(|it| it.node == node);
     let is_free = |node: &str, view: &NodeView| {

@@ -39,7 +39,6 @@ const LONGEST_EVENT: usize = 1000;
 /// How many Pods the Event shows evidence of.
 const SHOWN: usize = 3;
 
-/// What a group that stalls does.
 enum StallAction<'a> {
     Notify,
     /// The group restarts. The rule has asked for it, if there is one.

@@ -58,7 +58,6 @@ pub(super) fn judge(stalled: &[StalledWorker<'_>], unseen: Unseen) -> StallVerdi
     StallVerdict { blamed: Some(place), why }
 }
 
-/// The only worker that is stopped.
 fn only_stopped(stalled: &[StalledWorker<'_>]) -> Option<(usize, String)> {
     let place = only(stalled, |worker| worker.stall.is_stopped)?;
     Some((place, "is stopped by a signal or a debugger".to_owned()))

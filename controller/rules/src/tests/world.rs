@@ -19,7 +19,6 @@ pub(super) struct World {
 }
 
 impl World {
-    /// A JobSet with its Service.
     pub(super) fn new(jobset: JobSet) -> Self {
         let mut world = Self::without_service(jobset);
         let object = Key { name: world.jobset.subdomain().to_owned(), ..world.key.clone() };
@@ -57,7 +56,6 @@ impl World {
         self
     }
 
-    /// Adds a Pod.
     pub(super) fn pod(mut self, pod: PodView) -> Self {
         let object = self.key.sibling(&pod.name);
         self.store.apply(WatchEvent::child(object, &self.key, View::Pod(pod)));

@@ -10,11 +10,9 @@ use crate::shell::error::ApplyError;
 /// The answers to requests of a work.
 #[derive(Default)]
 pub(in crate::shell) struct Answers {
-    /// For the engine.
     pub(in crate::shell) outcome: Outcome,
     /// Number of Pods that were released.
     pub(in crate::shell) released: u32,
-    /// The errors, for the log.
     pub(in crate::shell) errors: Vec<ApplyError>,
     pub(in crate::shell) slow: SlowRequests,
 }
@@ -54,7 +52,6 @@ impl Answers {
         }
     }
 
-    /// Takes the answer to the status write in.
     pub(super) fn take_status(&mut self, answer: Result<JobSet, ApplyError>) {
         self.outcome.status = Some(match answer {
             Ok(jobset) => {

@@ -96,7 +96,6 @@ mod tests {
 
     use super::*;
 
-    /// A connection that is free, if there is one.
     fn free(pool: &Connections, urgency: Urgency) -> Option<Connection<'_>> {
         unconstrained(pool.acquire("holder", urgency)).now_or_never()
     }

@@ -48,11 +48,9 @@ const CONCURRENCY: usize = 32;
 
 /// The outcome of an action that did not fail.
 enum Done {
-    /// These versions were written.
     Written(Versions),
     /// The object exists and belongs to another owner, which serves as well.
     Provided,
-    /// What a Pod was warned of.
     Warned(PodWarning),
 }
 

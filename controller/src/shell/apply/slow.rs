@@ -14,7 +14,6 @@ use tokio_util::sync::CancellationToken;
 use super::{Answers, Done};
 use crate::shell::error::ApplyError;
 
-/// The slow requests of one work.
 #[derive(Default)]
 pub(in crate::shell) struct SlowRequests(Vec<SlowRequest>);
 
@@ -38,7 +37,6 @@ impl SlowRequests {
         self.push_part(part, name, answer, take);
     }
 
-    /// A status write that is slow.
     pub(super) fn push_status(&mut self, name: &str, answer: BoxFuture<'static, Result<JobSet, ApplyError>>) {
         self.push_part(Part::Status, name.to_owned(), answer, Answers::take_status);
     }
@@ -59,7 +57,6 @@ impl SlowRequests {
         self.0.push(SlowRequest { part, answers: answer.map(answers_to).boxed(), cut });
     }
 
-    /// What they are.
     pub(in crate::shell) fn parts(&self) -> Vec<Part> {
         self.0.iter().map(|request| request.part.clone()).collect()
     }

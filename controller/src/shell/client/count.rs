@@ -29,7 +29,6 @@ where
     answer
 }
 
-/// Whether the request is a watch.
 pub(super) fn is_watch(uri: &Uri) -> bool {
     uri.query().is_some_and(|query| query.split('&').any(|part| matches!(part, "watch" | "watch=true" | "watch=1")))
 }

@@ -36,7 +36,6 @@ pub(in crate::shell) type Watched<F> = Pin<Box<TaskLocalFuture<watch::Sender<Opt
 /// Since when the request under way has no answer.
 pub(in crate::shell) struct Unanswered(watch::Receiver<Option<Instant>>);
 
-/// Watches the requests that a future sends.
 pub(in crate::shell) fn watched<F: Future>(requests: F) -> (Watched<F>, Unanswered) {
     let sent = watch::Sender::default();
     let unanswered = Unanswered(sent.subscribe());

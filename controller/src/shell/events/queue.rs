@@ -26,10 +26,8 @@ struct OfNamespace<T> {
     is_under_way: bool,
 }
 
-/// The limit by which an Event is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EventLimit {
-    /// The budget of its JobSet.
     JobSet,
     /// Too many Events of its namespace wait.
     Namespace,
@@ -40,7 +38,6 @@ pub(super) enum EventLimit {
 impl EventLimit {
     pub(super) const ALL: [Self; 3] = [Self::JobSet, Self::Namespace, Self::Program];
 
-    /// Its name in metrics.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::JobSet => "jobset",

@@ -71,7 +71,6 @@ struct Elector {
     health: Health,
     watchdog: Watchdog,
     leadership: watch::Sender<Leadership>,
-    /// The clock of this leader.
     clock: Option<Now>,
     gauge: IntGauge,
     retry_log: RetryLog,
@@ -79,7 +78,6 @@ struct Elector {
 
 /// Why a leader leads no longer.
 enum LeadershipEnd {
-    /// The Lease is lost.
     Lost(anyhow::Error),
     /// The loop stands still for this time.
     StandsStill(Duration),
@@ -234,7 +232,6 @@ impl Elector {
         }
     }
 
-    /// The time for the Lease.
     fn time(&self) -> Timestamp {
         self.clock.map_or_else(Timestamp::now, |clock| clock.after(std::time::Instant::now()))
     }

@@ -11,7 +11,6 @@ pub enum Leadership {
     /// Another replica leads, or none. This one must not write.
     #[default]
     Standby,
-    /// This replica leads.
     Leading {
         /// Until when, by its own clock, this replica may write without another renewal of the Lease; `None` without an
         /// election. A replica whose machine stood still observes this deadline before anything else.

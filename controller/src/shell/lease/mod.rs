@@ -69,7 +69,6 @@ impl Candidate {
         }
     }
 
-    /// The Lease was written.
     fn written(&mut self, lease: Lease, now: Instant) {
         self.observed = Some((lease, now));
     }

@@ -45,7 +45,6 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// The clock of a JobSet with this status.
     pub(super) fn of(jobset: &JobSet) -> Self {
         let mut counts = jobset.status.iter().flat_map(|status| &status.replicated_jobs_status);
         let has_started = counts.any(|counts| counts.ready + counts.succeeded > 0);
@@ -85,7 +84,6 @@ impl Clock {
         }
     }
 
-    /// Takes in a fact that is true as of now.
     pub(super) fn take(&mut self, fact: &Fact, now: Timestamp) -> Vec<Measured> {
         match fact {
             Fact::RestartBegan { strategy, action, failed_at, .. } if restarts_whole_group(*action) => {

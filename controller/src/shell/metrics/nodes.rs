@@ -14,7 +14,6 @@ use jobset_store::Key;
 use k8s_openapi::jiff::Timestamp;
 use prometheus::Registry;
 
-/// Most nodes that have a series.
 const MOST_NODES: usize = 100;
 
 /// The nodes that JobSets blame and avoid as of their last reconciliation, shared with the scrapes.

@@ -96,7 +96,6 @@ impl Reconciliations {
         self.oldest_urgent.set(oldest_urgent);
     }
 
-    /// Number of slow requests.
     pub(in crate::shell) fn slow_requests(&self, requests: usize) {
         self.slow.set(requests.try_into().unwrap_or(i64::MAX));
     }

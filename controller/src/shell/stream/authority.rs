@@ -22,7 +22,6 @@ const PERIOD: Duration = Duration::from_mins(10);
 /// First and longest wait after a request that failed.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
-/// Most namespaces at once.
 const AT_ONCE: usize = 4;
 /// The requests, for the log.
 const WHAT: &str = "writes of the ConfigMap jobset-relay-ca";

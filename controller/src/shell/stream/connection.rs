@@ -65,7 +65,6 @@ pub(super) enum ConnectionError {
     AuthoritiesReplaced(String),
 }
 
-/// Where and as whom to connect.
 #[derive(Clone)]
 pub(super) struct Peer {
     pub(super) address: String,

@@ -21,7 +21,6 @@ const FIRST_WAIT: Duration = Duration::from_millis(50);
 /// Longest wait without its jitter, which at most doubles it.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-/// Dials relays.
 pub(super) struct Dialer {
     identity: watch::Receiver<Arc<Identity>>,
     server: ServerName<'static>,

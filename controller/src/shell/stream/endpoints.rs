@@ -21,10 +21,8 @@ const PORT: &str = "controller";
 /// The watch, for the log.
 const WHAT: &str = "EndpointSlices";
 
-/// How the relays are found.
 #[derive(Clone, Debug)]
 pub(super) enum Relays {
-    /// At these addresses.
     At(BTreeSet<String>),
     /// The ready endpoints of this Service.
     Behind { service: String, namespace: String },
@@ -68,7 +66,6 @@ async fn watch(api: Api<EndpointSlice>, config: Config, addresses: watch::Sender
     }
 }
 
-/// The ready endpoints of an EndpointSlice.
 fn ready(slice: &EndpointSlice) -> BTreeSet<String> {
     let named = slice.ports.iter().flatten().find(|port| port.name.as_deref() == Some(PORT));
     let Some(port) = named.and_then(|port| port.port) else { return BTreeSet::new() };

@@ -36,7 +36,6 @@ use metrics::StreamMetrics;
 
 /// Frames of relays that wait to be taken in. A relay waits when there are more.
 const FRAMES: usize = 64;
-/// The reads, for the log.
 const READS: &str = "reads of JobSets for agents";
 
 type Reading = BoxFuture<'static, (Arc<Key>, kube::Result<Option<GroupSnapshot>>)>;
@@ -105,7 +104,6 @@ struct Open {
 }
 
 impl Open {
-    /// Notes which connections there are.
     fn take_in(&mut self, (event, connection): Heard) -> StreamEvent {
         match (&event, connection) {
             (StreamEvent::Connected(relay), Some(connection)) => {
@@ -154,7 +152,6 @@ impl Stream {
         }
     }
 
-    /// What happens next.
     pub(super) async fn next(&mut self) -> StreamEvent {
         let Some(open) = &mut self.open else { return future::pending().await };
         tokio::select! {

@@ -22,12 +22,10 @@ fn is_agent(container: &PartialContainer) -> bool {
     container.is_sidecar() && container.restart_policy_rules.iter().any(restarts_pod)
 }
 
-/// The container that this is the status of.
 pub(super) fn container<'a>(pod: &'a PartialPod, status: &PartialContainerStatus) -> Option<&'a PartialContainer> {
     pod.spec.init_containers.iter().chain(&pod.spec.containers).find(|it| it.name == status.name)
 }
 
-/// Whether this is the status of the agent.
 pub(super) fn is_of_agent(pod: &PartialPod, status: &PartialContainerStatus) -> bool {
     container(pod, status).is_some_and(is_agent)
 }
@@ -91,12 +89,10 @@ pub(super) fn identity<'a>(containers: impl Iterator<Item = &'a PartialContainer
     if any { hasher.finish().max(1) } else { 0 }
 }
 
-/// When the container started that runs.
 pub(super) fn started(container: &PartialContainerStatus) -> Option<Timestamp> {
     container.state.running.as_ref()?.started_at.as_ref().map(|time| time.0)
 }
 
-/// Whether one of the workers has never run in this Pod.
 pub(super) fn any_never_ran(pod: &PartialPod) -> bool {
     let workers = &pod.status.container_statuses;
     let never_ran = |it: &PartialContainerStatus| {

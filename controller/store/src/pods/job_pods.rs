@@ -205,7 +205,6 @@ impl JobPods {
         slots.flat_map(|(_, slot)| slot.pods()).filter(can_start)
     }
 
-    /// Workers that failed in this epoch.
     pub fn broken_in(&self, epoch: i32) -> impl Iterator<Item = &FailedWorker> {
         let indexes = self.counts.broken.get(&epoch).into_iter().flatten();
         indexes.filter_map(|index| self.slots.get(index)?.broken.as_deref())
@@ -275,13 +274,11 @@ impl JobPods {
         self.filling().filter(move |pod| pod.epoch.number() != Some(epoch))
     }
 
-    /// The Pods that have failed and have no successor.
     pub fn failed_last(&self) -> impl Iterator<Item = &PodView> {
         let pods = self.slots.values().filter_map(PodSlot::standing).chain(self.unindexed.values());
         pods.filter(|pod| pod.phase == PodPhase::Failed)
     }
 
-    /// The Pod that first reported the newest epoch.
     pub fn first_to_report(&self, epoch: i32) -> Option<&PodView> {
         let (_, index) = self.counts.first_to_report.filter(|(reported, _)| *reported == epoch)?;
         self.slots.get(&index)?.standing()
@@ -305,7 +302,6 @@ impl JobPods {
         }
     }
 
-    /// The Pod of this name and UID.
     pub(super) fn find_uid(&self, name: &str, uid: &str, index: Option<i32>) -> Option<&PodView> {
         match index {
             Some(index) => self.slots.get(&index)?.pods().find(|pod| pod.uid == uid),

@@ -47,7 +47,6 @@ pub(super) struct MemberChange {
 }
 
 impl Member {
-    /// A Pod that was not observed before.
     pub(super) fn new(view: PodView, epochs: ObservedEpochs) -> Self {
         // What is not new may have run.
         let ran = view.restarting || view.restarts > 0 || has_run(&view);
@@ -58,7 +57,6 @@ impl Member {
         member
     }
 
-    /// The Pod as it is now.
     pub(super) fn apply(&mut self, view: PodView, epochs: ObservedEpochs) -> MemberChange {
         let before = std::mem::replace(&mut self.view, view);
         self.note_run(epochs);

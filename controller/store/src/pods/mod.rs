@@ -34,7 +34,6 @@ pub use stream_report::StreamReport;
 pub use stream_report::StreamReports;
 pub use view::{Domain, Epoch, PodPhase, PodView, WaitingContainer};
 
-/// The Pods of one JobSet, by the UID of their Job.
 #[derive(Debug, Default)]
 pub struct JobSetPods {
     jobs: HashMap<Arc<str>, JobPods>,
@@ -80,7 +79,6 @@ struct PodPlace {
     node: Option<Arc<str>>,
 }
 
-/// What an event of a Pod changes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct PodChange {
     /// A rule could decide differently.
@@ -96,7 +94,6 @@ impl JobSetPods {
         self.jobs.get(uid)
     }
 
-    /// The Pods of each Job, by its UID.
     pub fn jobs(&self) -> impl Iterator<Item = (&str, &JobPods)> {
         self.jobs.iter().map(|(uid, pods)| (&**uid, pods))
     }
@@ -111,18 +108,15 @@ impl JobSetPods {
         self.report_attempts
     }
 
-    /// The Pod of this name, and the UID of its Job.
     pub fn named(&self, name: &str) -> Option<(&str, &PodView)> {
         let place = self.places.get(name)?;
         Some((&*place.job, self.jobs.get(&place.job)?.find(name, place.index)?))
     }
 
-    /// The node of each Pod.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = Arc<str>> {
         self.places.values().filter_map(|place| place.node.clone())
     }
 
-    /// On how many nodes they are.
     pub fn count_nodes(&self) -> usize {
         let nodes: HashSet<&Arc<str>> = self.places.values().filter_map(|place| place.node.as_ref()).collect();
         nodes.len()
@@ -141,7 +135,6 @@ impl JobSetPods {
         pods
     }
 
-    /// A Pod was observed.
     pub(crate) fn apply(&mut self, mut view: PodView) -> PodChange {
         self.report_attempts |= view.reports_attempt;
         self.forget_replaced(&view);
@@ -220,7 +213,6 @@ impl JobSetPods {
         failed
     }
 
-    /// The epochs of the JobSet, whenever it was observed.
     pub(crate) fn set_epochs(&mut self, epochs: ObservedEpochs) {
         let before = std::mem::replace(&mut self.epochs, epochs);
         self.jobs.values_mut().for_each(|job| job.turn(epochs));
@@ -238,7 +230,6 @@ impl JobSetPods {
         }
     }
 
-    /// What is remembered of the Pods of a Job.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn insert_job(&mut self, job: &str, pods: JobPods) {
         self.jobs.insert(Arc::from(job), pods);

@@ -42,7 +42,6 @@ pub struct PodProgress {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PodStall {
     pub since: Timestamp,
-    /// The phase that it has declared.
     pub phase: Option<Box<str>>,
     /// What it has declared to be in, such as a collective operation.
     pub within: Option<Box<str>>,

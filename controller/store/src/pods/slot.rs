@@ -132,7 +132,6 @@ pub(super) struct FarShare {
 /// Whether the worker is in the epoch that its agent reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Trust {
-    /// It is.
     #[default]
     Sure,
     /// The containers that ran in an earlier epoch seem to run on, or the Pod is being deleted and will never get there.
@@ -375,7 +374,6 @@ impl FailedWorker {
         self.failure.disruption.is_some() || self.failure.refused || self.failure.node_restarted
     }
 
-    /// The worker of a Pod that has failed in this epoch.
     pub fn of(pod: &PodView, epoch: i32) -> Self {
         Self {
             pod: pod.name.clone(),

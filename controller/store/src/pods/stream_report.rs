@@ -31,7 +31,6 @@ pub struct StreamReport {
 /// The reports over the stream that the annotations have not reached, by the UID of the Pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct StreamReports {
-    /// Of Pods that were observed.
     observed: BTreeMap<Box<str>, NotedReport>,
     /// Of Pods that were not observed yet.
     unobserved: BTreeMap<Box<str>, NotedReport>,
@@ -134,7 +133,6 @@ impl StreamReports {
         reports.map(|(uid, report)| (report.pod.clone(), uid.clone())).collect()
     }
 
-    /// The Pod with this UID is gone.
     pub fn forget(&mut self, pod_uid: &str) {
         self.observed.remove(pod_uid);
     }
@@ -174,7 +172,6 @@ mod tests {
         ObservedEpochs { synced, ..ObservedEpochs::default() }
     }
 
-    /// The epoch of the Pod as it is observed with this annotation.
     fn observed(reports: &mut StreamReports, mut pod: PodView, epochs: ObservedEpochs) -> Epoch {
         reports.observe(&pod);
         reports.overlay(&mut pod, epochs);

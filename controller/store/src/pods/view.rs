@@ -118,13 +118,11 @@ pub enum PodPhase {
     Failed,
 }
 
-/// A container that waits for its start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct WaitingContainer {
     pub name: String,
     /// Reason that the kubelet gives, such as `CreateContainerConfigError`.
     pub reason: String,
-    /// The same, for people.
     pub message: String,
     /// Whether others wait for it, and it fails by itself: an init container or a sidecar, and not the agent.
     pub ended: Option<Exit>,
@@ -258,7 +256,6 @@ impl Epoch {
         }
     }
 
-    /// The number in an annotation.
     pub fn of(annotation: Option<&String>) -> Self {
         match annotation {
             None => Self::Absent,

@@ -16,9 +16,7 @@ use super::rules::{self, Children};
 use super::*;
 use crate::cluster::Plane;
 
-/// Objects that are changed.
 const OBJECTS: usize = 400;
-/// Requests at once.
 const AT_ONCE: usize = 16;
 
 #[tokio::test]

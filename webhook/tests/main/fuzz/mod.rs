@@ -26,7 +26,6 @@ fn cases(few: u32) -> Config {
     Config { cases, failure_persistence: None, ..Config::default() }
 }
 
-/// Every manifest of this repository.
 fn manifests() -> Vec<Value> {
     let folder = paths::workspace().join("e2e/manifests");
     let injected = paths::workspace().join("api/cases/injection");

@@ -25,7 +25,6 @@ enum Change {
 }
 
 impl Mutation {
-    /// Any change.
     pub(crate) fn any() -> impl Strategy<Value = Self> {
         let change = prop_oneof![
             1 => Just(Change::Remove),
@@ -37,7 +36,6 @@ impl Mutation {
         (any::<u16>(), change).prop_map(|(place, change)| Self { place, change })
     }
 
-    /// Changes the document.
     pub(crate) fn apply(&self, document: &mut Value) {
         self.apply_where(document, |_| true);
     }

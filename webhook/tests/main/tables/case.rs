@@ -11,7 +11,6 @@ use serde_json::Value;
 use serde_yaml_ng::value::TaggedValue;
 use serde_yaml_ng::{Mapping, Value as Yaml};
 
-/// A case as it is written.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Written {
@@ -30,7 +29,6 @@ struct Written {
     status: Option<Yaml>,
     /// Changes of the JobSet once it is stored, as `with`. Without them, the case is about its creation.
     update: Option<Mapping>,
-    /// It is admitted with these warnings.
     warnings: Option<Vec<String>>,
     /// The webhook refuses it for these reasons, each `field: beginning of the message`.
     causes: Option<Vec<String>>,
@@ -59,7 +57,6 @@ pub(super) struct Changes(Vec<(String, Value)>);
 /// What is said about a JobSet.
 #[derive(Debug, PartialEq)]
 pub(super) enum Verdict {
-    /// It is admitted, with these warnings.
     Admitted(Vec<String>),
     /// The webhook refuses it.
     Denied(Vec<String>),

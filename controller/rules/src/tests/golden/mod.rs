@@ -40,7 +40,6 @@ struct Step {
     pods: ObjectPatches,
 }
 
-/// Settings of the controller.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct CaseSettings {
@@ -57,7 +56,6 @@ struct CaseSettings {
     move_after_failures: Option<u32>,
 }
 
-/// What a Pod was warned of.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CaseWarning {

@@ -16,7 +16,6 @@ impl JobPods {
         self.filling().filter(move |pod| pod.epoch.number() == Some(epoch) && !is_newcomer(pod))
     }
 
-    /// The Pod that stands for this index.
     pub fn of_index(&self, index: i32) -> Option<&PodView> {
         self.slots.get(&index)?.standing()
     }

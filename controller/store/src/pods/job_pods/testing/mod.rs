@@ -11,7 +11,6 @@ use crate::pods::{ObservedEpochs, PodView};
 pub struct Kept(PodSlot);
 
 impl Kept {
-    /// Once this Pod was observed.
     pub fn apply(&self, mut view: PodView, epochs: ObservedEpochs) -> Self {
         (view.name, view.index) = (name(0, &view.name), Some(0));
         self.change(epochs, |pods| {
@@ -31,7 +30,6 @@ impl Kept {
         self.change(from, |pods| pods.turn(to))
     }
 
-    /// The Pod with this UID.
     pub fn pod(&self, uid: &str) -> Option<&PodView> {
         self.0.pods().find(|pod| pod.uid == uid)
     }
