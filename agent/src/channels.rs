@@ -24,7 +24,6 @@ pub const STREAM_TIMEOUT: Duration = Duration::from_secs(1);
 /// take a second.
 pub const CONNECTING_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The state of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Stream {
     /// The agent is not configured for it.
@@ -37,7 +36,6 @@ enum Stream {
     Live,
 }
 
-/// The state of the watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Watch {
     Stopped,
@@ -74,14 +72,12 @@ pub struct Channels {
     synced: i32,
     /// Number of Pods of the group, as the leader says.
     pods: u32,
-    /// The newest report.
     reported: Option<Report>,
     /// The report whose annotation is still to be written.
     owed: Option<Write>,
     writing: Option<Write>,
 }
 
-/// What happens on the channels.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ChannelInput {
     /// A statement of the leader about the JobSet of the agent came over the stream, and its signature was verified.
@@ -98,7 +94,6 @@ pub enum ChannelInput {
     StreamTimeout,
     /// The watch shows the JobSet.
     Watched(Input),
-    /// The agent reports.
     Report(Report),
     /// The worker has told of progress, or makes none any longer. The report of the present epoch has this text from now on.
     Progress {
@@ -121,7 +116,6 @@ pub enum ChannelOutput {
     AwaitStream,
     /// Start the watch on the JobSet.
     Watch,
-    /// End the watch.
     StopWatch,
     /// Send this over the stream.
     Send(Report),

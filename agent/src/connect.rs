@@ -33,9 +33,6 @@ const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(15), Duration:
 ///
 /// In a Pod, `KUBECONFIG` is ignored: the image of a worker may set it, and then a supervisor has it in its environment. That
 /// kubeconfig may name another cluster than the one of the JobSet.
-///
-/// # Errors
-/// The credentials cannot be read, or the client cannot be built.
 pub async fn connect() -> Result<Client, Error> {
     let is_set = |variable| std::env::var_os(variable).is_some_and(|value| !value.is_empty());
     let in_pod = is_set("KUBERNETES_SERVICE_HOST") && Path::new(TOKEN_PATH).exists();

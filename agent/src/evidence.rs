@@ -15,7 +15,6 @@ use crate::descendants::{descendants, stat_fields};
 const LOOK_LIMIT: Duration = Duration::from_secs(2);
 /// What stands for the output of a command that has not come back.
 const STUCK: &str = "(the stall command did not come back: no program can be started, or a disk hangs)";
-/// Most processes in a report.
 const MOST_PROCESSES: usize = 16;
 /// Longest text of the kernel about a process, in characters.
 const WORD_CHARACTERS: usize = 32;
@@ -103,7 +102,6 @@ pub fn look_again(first: Option<&FirstLook>) -> Vec<Value> {
     processes.into_iter().map(|(_, value)| value).take(MOST_PROCESSES).collect()
 }
 
-/// A process, as the report has it.
 pub fn process_value(
     pid: i32,
     name: &str,

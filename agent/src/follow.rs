@@ -35,7 +35,6 @@ pub enum FollowEvent {
     Looked { epoch: i32, evidence: Evidence },
 }
 
-/// What is to be reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgressUpdate {
     pub text: String,

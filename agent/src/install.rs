@@ -10,9 +10,6 @@ use jobset_protocol::agent::NAME;
 /// Copies the running binary into the folder. Returns the path of the copy.
 ///
 /// The copy replaces an older one atomically: a process that starts meanwhile runs the old binary or the new one.
-///
-/// # Errors
-/// The folder does not exist, is full or is not writable.
 pub fn install(folder: &Path) -> io::Result<PathBuf> {
     let target = folder.join(NAME);
     let new = folder.join(format!(".{NAME}.{}", std::process::id()));

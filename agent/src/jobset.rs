@@ -92,7 +92,6 @@ struct JobSetProgress {
 }
 
 impl JobSetView {
-    /// Number of Pods of the JobSet.
     pub fn pods(&self) -> u32 {
         let jobs = self.spec.replicated_jobs.iter();
         let pods = jobs.map(|job| job.replicas.saturating_mul(job.template.spec.parallelism));

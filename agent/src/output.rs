@@ -51,9 +51,6 @@ pub fn pipe(command: &mut Command) {
 
 impl WorkerOutput {
     /// Copies these streams of a worker to those of the agent, each with a reader of its steps. Without pipes there is nothing to copy.
-    ///
-    /// # Errors
-    /// No thread can be started.
     pub fn copy(
         stdout: Option<ChildStdout>,
         stderr: Option<ChildStderr>,

@@ -24,7 +24,6 @@ pub struct Stamp {
     pub modified: (i64, i64),
 }
 
-/// A state of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileState {
     pub stamp: Stamp,

@@ -95,7 +95,6 @@ pub async fn run(config: Config, start: Annotation, signals: &mut Signals) -> Re
     }
 }
 
-/// Publishes the barrier to the probe.
 fn publish(barrier: &watch::Sender<Barrier>, now: Barrier) {
     barrier.send_if_modified(|published| {
         let modified = *published != now;

@@ -102,7 +102,6 @@ async fn create_file(path: &Path, epoch: i32, limit: Duration) -> Result<(), Str
     Ok(())
 }
 
-/// The notification, as JSON.
 fn notification(epoch: i32, limit: Duration) -> String {
     format!("{{\"epoch\":{epoch},\"seconds\":{}}}", limit.as_secs_f64())
 }

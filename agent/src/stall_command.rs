@@ -16,7 +16,6 @@ use crate::worker::spawn;
 pub const LIMIT: Duration = Duration::from_secs(10);
 /// How often a command that has closed its output is looked at.
 const LOOK: Duration = Duration::from_millis(20);
-/// Most bytes of its output.
 const MOST_OUTPUT: usize = 64 << 10;
 /// Variable with the process id of the worker.
 const WORKER_PID: &str = "WORKER_PID";

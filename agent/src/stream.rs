@@ -29,7 +29,6 @@ use crate::group::GroupFacts;
 use crate::liveness::Liveness;
 use crate::relay_address::full_address;
 
-/// Time limit for a connection.
 const CONNECT_TIMEOUT: Duration = SILENCE;
 /// Time limit for its handshake, as relays have it. Thousands of agents that connect at once are served in turn. Those that give
 /// up begin again behind all others, so an agent keeps its turn, and watches its JobSet meanwhile if that takes long.
@@ -81,7 +80,6 @@ impl Progress {
 /// What a relay has to know of the agent whenever it connects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Present {
-    /// The newest report.
     pub report: Option<Report>,
     /// Whether the agent relies on the API server because an earlier connection has ended.
     pub fell_back: bool,
@@ -257,7 +255,6 @@ async fn converse(
     }
 }
 
-/// The error with its sources.
 fn chain(error: &StreamError) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);

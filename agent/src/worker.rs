@@ -58,14 +58,12 @@ impl StartError {
     }
 }
 
-/// A worker that has started.
 #[derive(Debug)]
 pub struct Worker {
     /// The main process. Its id is also the id of its process group.
     main: Pid,
     /// Epoch of the worker; `None` if the JobSet does not restart in place.
     pub epoch: Option<i32>,
-    /// How the main process ended, if it has.
     end: Option<ProcessEnd>,
     /// How many processes of the container the kernel had killed for want of memory when the worker started.
     memory_kills: u64,
@@ -103,9 +101,6 @@ pub(crate) fn spawn(command: &mut Command) -> io::Result<Child> {
 impl Worker {
     /// Starts the program in a process group of its own, with the standard input and the environment of this process. Its output
     /// is copied to that of this process, and each of both streams is read by such a reader.
-    ///
-    /// # Errors
-    /// The program cannot be started, or its output cannot be copied.
     pub fn start(
         command: &[OsString],
         epoch: Option<i32>,

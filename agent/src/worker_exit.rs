@@ -13,12 +13,10 @@ const LONGEST_MESSAGE: usize = 4096;
 /// The kubelet's reason of a container in which the kernel has killed a process for want of memory.
 const OOM_KILLED: &str = "OOMKilled";
 
-/// The end of the main process of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessEnd {
     /// Exit code, or 128 plus the number of the signal that ended the process.
     pub code: u8,
-    /// Number of the signal that ended the process.
     pub signal: Option<i32>,
     /// Whether the kernel has killed a process of the container for want of memory while the worker ran.
     pub out_of_memory: bool,

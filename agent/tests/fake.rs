@@ -32,7 +32,6 @@ pub(crate) struct FakeResponse {
 }
 
 impl FakeResponse {
-    /// A Status with this code.
     pub(crate) fn error(code: u16, reason: &str) -> Self {
         let status = format!(r#"{{"kind": "Status", "status": "Failure", "code": {code}, "reason": "{reason}"}}"#);
         Self { text: head(&format!("{code} {reason}")) + &status, stays_open: false }
@@ -88,7 +87,6 @@ impl FakeApiServer {
         Ok(fake)
     }
 
-    /// The requests so far.
     pub(crate) fn requests(&self) -> Vec<RecordedRequest> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

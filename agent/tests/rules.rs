@@ -44,7 +44,6 @@ pub(crate) fn exit(code: u8) -> Output {
 
 pub(crate) const BYPASS_LIFT: Output = Output::Lift { epoch: None };
 
-/// All outputs of an agent for these inputs, in their order.
 pub(crate) fn outputs_of(mut agent: Agent, inputs: Vec<Input>) -> Vec<Output> {
     inputs.into_iter().flat_map(|input| agent.step(input)).collect()
 }

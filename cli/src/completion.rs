@@ -15,7 +15,6 @@ use crate::args::{Cli, GlobalArgs, Shell};
 use crate::cluster::connect;
 use crate::error::Error;
 
-/// Name of the program.
 const PROGRAM: &str = "kubectl-jobset";
 /// The environment variable by which a shell's script asks the program for candidates.
 const VARIABLE: &str = "COMPLETE";
@@ -44,7 +43,6 @@ enum NameOf {
 /// Looks up names in the cluster.
 type LookUp = fn(&GlobalArgs, NameOf) -> Vec<String>;
 
-/// The completion script for a shell.
 pub fn script(shell: Shell) -> Result<String, Error> {
     if shell == Shell::Kubectl {
         return Ok(KUBECTL.to_owned());

@@ -7,7 +7,6 @@ use crate::exit::Exit;
 /// A command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The kubeconfig cannot be used.
     #[error(
         "cannot use the kubeconfig: {0}; see `kubectl config view`, or name another with --kubeconfig or --context"
     )]
@@ -63,7 +62,6 @@ pub enum Error {
 }
 
 impl Error {
-    /// The exit code for this error.
     pub fn exit(&self) -> Exit {
         match self {
             // The reader has closed the pipe, as `head` does. That is no failure.
@@ -92,7 +90,6 @@ impl Error {
         matches!(self, Self::Request { source, .. } if matches!(&**source, kube::Error::Api(status) if [400, 404].contains(&status.code)))
     }
 
-    /// The error of a failed request.
     pub fn request(what: impl Into<String>, source: kube::Error) -> Self {
         Self::Request { what: what.into(), source: Box::new(source) }
     }

@@ -5,7 +5,6 @@ use std::process::ExitCode;
 /// The exit code of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Success.
     Ok = 0,
     /// The JobSet does not run (explain), cannot get to what the user waits for (wait), or a JobSet does not pass admission
     /// (validate).

@@ -28,7 +28,6 @@ pub fn pod(text: &str) -> Result<String, String> {
     }
 }
 
-/// The name of a namespace.
 pub fn namespace(text: &str) -> Result<String, String> {
     if is_dns1123_label(text) {
         return Ok(text.to_owned());

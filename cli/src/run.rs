@@ -19,7 +19,6 @@ use crate::output::{ProgressLine, Report, Screen, View, rendered};
 use crate::validate::{AdmissionSettings, Outcome};
 use crate::{completion, explain, goodput, logs, nodes, restarts, status, ui, validate, wait};
 
-/// Runs a command.
 pub fn run(cli: Cli) -> Result<Exit, Error> {
     let screen = Screen::new(cli.global.color);
     match cli.command {

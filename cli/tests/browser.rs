@@ -63,7 +63,6 @@ impl Script {
         Ok(told)
     }
 
-    /// Lets the script go on.
     fn go_on(&mut self) -> Result<()> {
         Ok(writeln!(self.input)?)
     }

@@ -11,7 +11,6 @@ fn script(shell: &str) -> Result<String> {
     expect(&Command::new(PROGRAM).args(["completion", shell]).output()?, 0)
 }
 
-/// Has a shell check the syntax of a script.
 fn check_syntax(shell: &str, script: &str) -> Result<()> {
     let mut child = Command::new(shell).arg("-n").stdin(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     child.stdin.take().context("no input")?.write_all(script.as_bytes())?;

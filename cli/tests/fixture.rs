@@ -20,7 +20,6 @@ pub(crate) const LIMIT: Duration = Duration::from_mins(1);
 /// Path of the plugin.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_kubectl-jobset");
 
-/// The control plane of all tests of this process.
 static SHARED: OnceCell<Result<ControlPlane, String>> = OnceCell::const_new();
 
 async fn start() -> Result<ControlPlane> {
@@ -30,7 +29,6 @@ async fn start() -> Result<ControlPlane> {
     Ok(plane)
 }
 
-/// The namespace of one test.
 pub(crate) struct Space {
     pub(crate) client: Client,
     pub(crate) namespace: String,
@@ -118,7 +116,6 @@ pub(crate) fn expect(output: &Output, code: i32) -> Result<String> {
     Ok(format!("{out}{err}"))
 }
 
-/// The folder of the plugin.
 pub(crate) fn folder() -> &'static Path {
     Path::new(PROGRAM).parent().unwrap_or(Path::new("/"))
 }

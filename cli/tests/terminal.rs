@@ -14,7 +14,6 @@ const GREEN: &str = "\u{1b}[32m";
 const LINE: &str = "\r\u{1b}[K";
 const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
 
-/// Runs the plugin on a terminal.
 fn spawn(space: &Space, args: &[&str]) -> Result<PtySession> {
     let mut command = space.plugin(args);
     command.env("TERM", "xterm-256color");

@@ -26,9 +26,6 @@ const VALUES: &str = "imageRegistry=localhost,imageNamespace=,startupapicheck.en
 const LIMIT: Duration = Duration::from_mins(4);
 
 /// Loads the images, installs the chart, and waits until its webhook answers.
-///
-/// # Errors
-/// If a build fails, or anything is refused or not ready in time.
 pub async fn install(cluster: &Cluster) -> Result<()> {
     let program = tokio::task::spawn_blocking(ensure_cert_manager).await??;
     for component in ["controller", "cainjector", "webhook"] {

@@ -51,15 +51,11 @@ featureGates:
 const CONFIG_MAP: &str = "jobset-manager-config";
 const CONFIG_FILE: &str = "controller_manager_config.yaml";
 
-/// The folder of the module.
 pub fn module() -> Result<PathBuf> {
     sources("sigs.k8s.io/jobset", VERSION)
 }
 
 /// Builds the programs if they are missing, and loads the images of manager and agent into every node.
-///
-/// # Errors
-/// If a build fails, or containerd refuses an image.
 pub async fn load_images(cluster: &Cluster) -> Result<()> {
     let programs = tokio::task::spawn_blocking(ensure_go_jobset).await??;
     for image in build_images(&programs)? {
@@ -75,9 +71,6 @@ fn build_images(programs: &GoJobSetPrograms) -> Result<[PathBuf; 2]> {
 }
 
 /// What the module's `config/default` installs, its CustomResourceDefinition among it, with our image and this configuration.
-///
-/// # Errors
-/// If the manifests cannot be rendered, or have no Deployment or configuration where they are expected.
 pub async fn manifests(cluster: &Cluster, configuration: &str) -> Result<Vec<Value>> {
     let mut manifests = manifests::rendered(cluster, &module()?.join("config/default")).await?;
     manifests::set_image(&mut manifests, DEPLOYMENT, MANAGER_IMAGE)?;
@@ -86,9 +79,6 @@ pub async fn manifests(cluster: &Cluster, configuration: &str) -> Result<Vec<Val
 }
 
 /// Loads the images, installs the Go JobSet with this configuration, and waits until it admits JobSets.
-///
-/// # Errors
-/// If anything is refused, or the manager does not serve in time.
 pub async fn install(cluster: &Cluster, configuration: &str) -> Result<()> {
     load_images(cluster).await?;
     apply(cluster, &manifests(cluster, configuration).await?).await?;
@@ -106,7 +96,6 @@ pub async fn serves(cluster: &Cluster) -> Result<()> {
     manifests::are_reviewed(cluster, "the Go JobSet", &probe(), LIMIT).await
 }
 
-/// A JobSet that is only validated.
 fn probe() -> Value {
     json!({
         "apiVersion": "jobset.x-k8s.io/v1alpha2",

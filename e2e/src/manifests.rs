@@ -15,18 +15,12 @@ use jobset_harness::{admission, install, wait};
 pub(crate) const USER: &str = "65532:65532";
 
 /// What `kubectl kustomize` makes of a folder.
-///
-/// # Errors
-/// If it renders nothing; the text has what `kubectl` said.
 pub async fn rendered(cluster: &Cluster, folder: &Path) -> Result<Vec<Value>> {
     let rendered = install::kubectl(cluster, &["kustomize", &folder.to_string_lossy()]).await?;
     admission::documents(std::str::from_utf8(&rendered.stdout)?)
 }
 
 /// The one manifest of this kind and name.
-///
-/// # Errors
-/// If there is none.
 pub fn named<'a>(manifests: &'a mut [Value], kind: &str, name: &str) -> Result<&'a mut Value> {
     let mut all = manifests.iter_mut();
     all.find(|it| it["kind"] == kind && it["metadata"]["name"] == name)
@@ -34,9 +28,6 @@ pub fn named<'a>(manifests: &'a mut [Value], kind: &str, name: &str) -> Result<&
 }
 
 /// Has the first container of a Deployment run this image, which no registry has.
-///
-/// # Errors
-/// If there is no such Deployment, or it has no container.
 pub fn set_image(manifests: &mut [Value], deployment: &str, image: &str) -> Result<()> {
     let deployment = named(manifests, "Deployment", deployment)?;
     let container =
@@ -48,9 +39,6 @@ pub fn set_image(manifests: &mut [Value], deployment: &str, image: &str) -> Resu
 
 /// Builds the image of another project's manager, as the Deployments of these projects expect it: not run as root, and called
 /// `/manager`.
-///
-/// # Errors
-/// If the program cannot be read, or the archive not be written.
 pub fn manager_image(name: &str, program: &Path) -> Result<PathBuf> {
     let file = program.file_name().context("the manager has no file name")?.to_string_lossy();
     images::build(&ImageSpec {
@@ -62,9 +50,6 @@ pub fn manager_image(name: &str, program: &Path) -> Result<PathBuf> {
 
 /// Waits until a webhook answers, by an object that is only reviewed. A ready Pod is not yet in the endpoints that every
 /// kube-proxy knows.
-///
-/// # Errors
-/// If it does not answer within `limit`.
 pub async fn are_reviewed(cluster: &Cluster, whose: &str, object: &Value, limit: Duration) -> Result<()> {
     let file = cluster.dir().join("probe.json");
     std::fs::write(&file, object.to_string())?;
@@ -78,9 +63,6 @@ pub async fn are_reviewed(cluster: &Cluster, whose: &str, object: &Value, limit:
 }
 
 /// Applies the manifests; what another installation owns changes hands. `name` is the file's, in the cluster's folder.
-///
-/// # Errors
-/// If the API server refuses one; the text has what `kubectl` said.
 pub async fn apply(cluster: &Cluster, name: &str, manifests: &[Value]) -> Result<()> {
     let file = admission::write(cluster, name, manifests)?;
     install::kubectl(cluster, &["apply", "--server-side", "--force-conflicts", "-f", &file]).await.map(drop)

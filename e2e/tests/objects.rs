@@ -12,7 +12,6 @@ use kube::api::{Api, PostParams};
 /// How long a Pod may take to run, on a machine that is busy.
 const POD_LIMIT: Duration = Duration::from_mins(4);
 
-/// Creates an object from its JSON.
 pub(crate) async fn create<K>(api: &Api<K>, object: serde_json::Value) -> Result<K>
 where
     K: Clone + std::fmt::Debug + serde::Serialize + serde::de::DeserializeOwned,

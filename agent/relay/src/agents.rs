@@ -132,7 +132,6 @@ fn note_refused(peer: SocketAddr, limit: Limit, shared: &Shared) {
     }
 }
 
-/// The hello.
 async fn introduce(stream: Stream) -> Result<Introduction, Closed> {
     let within_record = match &stream {
         Either::Left(tls) => tls.get_ref().0.within_record(),

@@ -9,7 +9,6 @@ use std::task::{Context, Poll, ready};
 use prometheus::IntCounter;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The counters of one port.
 #[derive(Clone, Debug)]
 pub(crate) struct ByteCounters {
     pub(crate) read: IntCounter,

@@ -40,7 +40,6 @@ pub const CONTROLLER_QUEUE_BYTES: usize = 16 << 20;
 pub const KEPT_TEXTS: usize = 16 << 20;
 /// Longest name of a JobSet.
 pub const NAME_BYTES: usize = 253;
-/// Longest nonce.
 pub const NONCE_BYTES: usize = 64;
 /// Agents that wait for the keys of tokens to be read again. One IPv4 address or IPv6 /64 has a quarter of the places at most; where all
 /// are taken, the oldest of that which holds most makes room.
@@ -87,7 +86,6 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// All of them.
     pub const ALL: [Self; 11] = [
         Self::Connections,
         Self::Namespace,
@@ -102,7 +100,6 @@ impl Limit {
         Self::Controllers,
     ];
 
-    /// Its label in metrics.
     pub fn label(self) -> &'static str {
         match self {
             Self::Connections => "connections",

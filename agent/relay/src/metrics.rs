@@ -11,13 +11,9 @@ use crate::limits::Limit;
 /// Between whom messages go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// From an agent to the relay.
     FromAgent,
-    /// From the relay to an agent.
     ToAgent,
-    /// From a controller to the relay.
     FromController,
-    /// From the relay to a controller.
     ToController,
 }
 
@@ -33,7 +29,6 @@ impl Direction {
         }
     }
 
-    /// The kinds of its messages.
     fn kinds(self) -> Vec<&'static str> {
         match self {
             Self::FromAgent => FromAgent::KINDS.into(),
@@ -46,7 +41,6 @@ impl Direction {
 /// The kind of the messages to controllers.
 pub(crate) const EVENTS: &str = "events";
 
-/// The handles.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     pub(crate) agents: IntGauge,
@@ -60,9 +54,6 @@ pub struct Metrics {
 
 impl Metrics {
     /// Registers them, each counter with 0: one that appears with its first event shows no increase.
-    ///
-    /// # Errors
-    /// If they are registered already.
     pub fn register(registry: &Registry) -> prometheus::Result<Self> {
         let counters = |name, help, labels: &[&str]| {
             let counters = IntCounterVec::new(Opts::new(name, help), labels)?;

@@ -35,9 +35,6 @@ pub struct Relay {
 
 impl Relay {
     /// Opens the ports.
-    ///
-    /// # Errors
-    /// When a port is taken.
     pub fn open(args: &Args) -> anyhow::Result<Self> {
         Ok(Self {
             agents: Port::open(args.agents_listen, "agents-listen", "agents")?,
@@ -48,17 +45,11 @@ impl Relay {
     }
 
     /// The addresses for agents, for controllers, and of `/healthz`, `/readyz` and `/metrics`.
-    ///
-    /// # Errors
-    /// When the system does not know them.
     pub fn addresses(&self) -> std::io::Result<[SocketAddr; 3]> {
         Ok([self.agents.address()?, self.controllers.address()?, self.health.address()?])
     }
 
     /// Serves until `stop`. Then closes the connections of agents, spread over two seconds.
-    ///
-    /// # Errors
-    /// When the certificate cannot be read, or a metric or a port cannot be set up.
     pub async fn run(self, client: Client, stop: CancellationToken) -> anyhow::Result<()> {
         let Self { agents, controllers, health, args } = self;
         let controller_name = args.controller_name();
@@ -102,9 +93,6 @@ impl Relay {
 }
 
 /// Runs the relay as the arguments say, until `stop`.
-///
-/// # Errors
-/// When it cannot start.
 pub async fn run(args: &Args, stop: CancellationToken) -> anyhow::Result<()> {
     // Before the ports: a relay without a certificate is of no use.
     Identity::read(&args.cert_dir).context("no certificate for TLS (--cert-dir)")?;

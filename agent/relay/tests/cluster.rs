@@ -17,7 +17,6 @@ pub(crate) const AUDIENCE: &str = "jobset-relay";
 
 static SHARED: OnceCell<Result<ControlPlane, String>> = OnceCell::const_new();
 
-/// The control plane of all tests.
 pub(crate) async fn shared() -> Result<&'static ControlPlane> {
     let start = || async { ControlPlane::start().await.map_err(|error| format!("{error:#}")) };
     let plane = SHARED.get_or_init(start).await.as_ref();
@@ -42,7 +41,6 @@ impl Space {
         Api::namespaced(self.client.clone(), &self.name)
     }
 
-    /// Creates a Pod.
     pub(crate) async fn pod(&self, name: &str) -> Result<Pod> {
         let pod = serde_json::from_value(json!({"metadata": {"name": name}, "spec": {
             "automountServiceAccountToken": false, "containers": [{"name": "worker", "image": "worker"}],

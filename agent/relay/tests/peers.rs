@@ -73,7 +73,6 @@ impl TestAgent {
         self.send(&FromAgent::Report(Report { epoch, exit: None, started: None, progress: None })).await
     }
 
-    /// The next message.
     pub(crate) async fn message(&mut self) -> Result<ToAgent> {
         timeout(LIMIT, self.reader.next()).await??.context("the connection has ended")
     }
@@ -130,7 +129,6 @@ impl TestController {
         Ok(timeout(LIMIT, self.writer.send(message)).await??)
     }
 
-    /// The next event.
     pub(crate) async fn event(&mut self) -> Result<AgentEvent> {
         loop {
             if let Some(event) = self.events.pop_front() {
@@ -149,7 +147,6 @@ impl TestController {
         }
     }
 
-    /// Signs a statement.
     pub(crate) fn sign(&mut self, nonce: Option<Nonce>, synced: Option<i32>) -> Result<Signed> {
         self.time += 1;
         let group = synced.map(|synced| GroupState {

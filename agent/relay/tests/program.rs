@@ -20,7 +20,6 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_jobset-relay");
 pub(crate) const RELAY: &str = "jobset-relay.ns.svc";
 pub(crate) const CONTROLLER: &str = "jobset-controller.ns.svc";
 
-/// A relay that runs.
 pub(crate) struct TestRelay {
     pub(crate) pki: Pki,
     pub(crate) issued: Issued,
@@ -90,14 +89,12 @@ impl TestRelay {
         Ok(text)
     }
 
-    /// The value of a series.
     pub(crate) async fn metric(&self, series: &str) -> Result<u64> {
         let text = self.get("/metrics").await?;
         let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
         Ok(value.with_context(|| format!("no {series}"))?.parse()?)
     }
 
-    /// Waits until a series has this value.
     pub(crate) async fn wait_for_metric(&self, series: &str, value: u64) -> Result<()> {
         wait::until_met(LIMIT, format!("{series} {value}"), || async {
             let observed = self.metric(series).await?;

@@ -76,7 +76,6 @@ impl<F: Fn(&str) -> Option<OsString>> Env<F> {
         self.raw(SHELL).or_else(|| bash().map(OsString::from)).unwrap_or_else(|| "/bin/sh".into())
     }
 
-    /// A duration in seconds.
     fn seconds(&self, variable: &'static str, default: u64) -> Result<Duration, ArgsError> {
         let given = self.first(&[variable], seconds, "a number of seconds from 0 to 86400, such as 2 or 0.5")?;
         Ok(given.unwrap_or(Duration::from_secs(default)))
@@ -96,9 +95,6 @@ impl<F: Fn(&str) -> Option<OsString>> Env<F> {
 
 impl Config {
     /// Reads the environment. `command` is the command line of the worker, for an agent that supervises it.
-    ///
-    /// # Errors
-    /// A variable is missing or invalid.
     pub fn parse(
         command: Option<Vec<OsString>>,
         env: impl Fn(&str) -> Option<OsString>,

@@ -22,7 +22,6 @@ use crate::decide::Mode;
 use crate::progress::StallLimits;
 use crate::save::SaveHook;
 
-/// Text of `--help`.
 pub const HELP: &str = "\
 jobset-agent: restarts the worker of its Pod in place, together with all workers of its JobSet.
 
@@ -213,9 +212,6 @@ pub enum ArgsError {
 
 impl Command {
     /// Reads the arguments (without the program's name), the environment, and the namespace of the Pod's token.
-    ///
-    /// # Errors
-    /// An argument or a variable is missing or invalid.
     pub fn parse(
         args: impl IntoIterator<Item = OsString>,
         env: impl Fn(&str) -> Option<OsString>,

@@ -36,7 +36,6 @@ enum WorkerState {
     Stopping,
     /// The agent got SIGTERM and waits for the worker to end.
     Terminating,
-    /// The agent has ended.
     Ended,
 }
 
@@ -87,7 +86,6 @@ impl Agent {
         (self.synced, self.deprecated)
     }
 
-    /// The current barrier.
     pub fn barrier(&self) -> Barrier {
         match (self.epoch, &self.uid, &self.other_uid) {
             // The barrier of a sidecar stays lifted: the kubelet probes it again after a restart of the kubelet.

@@ -16,7 +16,6 @@ struct Habit {
     /// Seconds that it takes at most, and once in how many steps.
     longest: f64,
     every: u32,
-    /// Whether the program declares it.
     is_declared: bool,
 }
 

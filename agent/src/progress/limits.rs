@@ -24,7 +24,6 @@ pub enum StallAfter {
     After(Duration),
 }
 
-/// The limits of a JobSet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StallLimits {
     pub after: StallAfter,

@@ -81,11 +81,9 @@ pub struct ProgressState {
     ended: ProgressFacts,
 }
 
-/// The progress of the worker that runs.
 #[derive(Clone, Debug)]
 struct WorkerProgress {
     epoch: i32,
-    /// When it was last read.
     read_at: Duration,
     /// For how long it has told of no progress.
     silent: Duration,
@@ -167,7 +165,6 @@ impl ProgressState {
         }
     }
 
-    /// The worker has ended.
     pub fn end(&mut self) {
         if let Some(facts) = self.facts() {
             self.ended = facts;
@@ -175,7 +172,6 @@ impl ProgressState {
         self.worker = None;
     }
 
-    /// Whether a worker runs.
     pub fn has_worker(&self) -> bool {
         self.worker.is_some()
     }

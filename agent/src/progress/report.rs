@@ -12,7 +12,6 @@ use crate::termination_log::end_of;
 /// about the end of a worker, in relays of the release before as well.
 pub const LONGEST_REPORT: usize = PROGRESS_BYTES;
 
-/// A stall, as a report has it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StallReport {
     /// Since when the worker has made no progress.

@@ -54,7 +54,6 @@ impl TestRelay {
         }
     }
 
-    /// Starts the client.
     fn client(&self) -> (watch::Sender<Present>, mpsc::Receiver<ChannelInput>) {
         let (present, received) = watch::channel(Present::default());
         let (sender, inputs) = mpsc::channel(16);

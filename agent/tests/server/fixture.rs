@@ -32,7 +32,6 @@ const AGENT: &str = env!("CARGO_BIN_EXE_jobset-agent");
 /// The shared control plane; `Err` for all tests if it did not start.
 static SHARED: OnceCell<Result<ControlPlane, String>> = OnceCell::const_new();
 
-/// The shared control plane, with the CRD.
 pub(crate) async fn shared() -> Result<&'static ControlPlane> {
     let start = || async { plane().await.map_err(|error| format!("{error:#}")) };
     let plane = SHARED.get_or_init(start).await.as_ref();
@@ -166,7 +165,6 @@ impl TestNamespace {
         self.run(&["supervise", "--", "sh", "-c", script], env)
     }
 
-    /// Starts the agent with these arguments.
     pub(crate) fn run(&self, arguments: &[&str], env: &[(&str, &str)]) -> Result<AgentProcess> {
         AgentProcess::start(self, [&[AGENT], arguments].concat(), env)
     }

@@ -13,7 +13,6 @@ const AFTER: (&str, &str) = ("JOBSET_STALL_AFTER", "5s");
 /// Makes twenty steps.
 const STEPS: &str = "i=0; while [ $i -lt 20 ]; do i=$((i + 1)); echo $i >progress; sleep 0.1; done;";
 
-/// Waits for a report of progress like this.
 async fn wait_for(space: &TestNamespace, what: &str, is: impl Fn(&ProgressReport) -> bool) -> Result<ProgressReport> {
     wait::until_met(LIMIT, format!("{what} in {}", space.namespace), || async {
         let report = space.progress().await?;

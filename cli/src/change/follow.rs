@@ -23,9 +23,6 @@ const REFRESH: Duration = Duration::from_secs(1);
 const TRIES: usize = 10;
 
 /// Requests a restart, and waits until the controller has carried it out or noted it.
-///
-/// # Errors
-/// If the JobSet does not exist, or a request fails.
 pub async fn follow_restart(
     cluster: &Cluster,
     args: &RestartArgs,
@@ -65,9 +62,6 @@ pub async fn follow_restart(
 }
 
 /// Suspends or resumes a JobSet, and waits until the controller has done so.
-///
-/// # Errors
-/// If the JobSet does not exist, or a request fails.
 pub async fn follow_suspension(
     cluster: &Cluster,
     args: &ChangeArgs,
@@ -95,13 +89,11 @@ pub async fn follow_suspension(
     Ok(follow.report(outcome, message))
 }
 
-/// How far a change is.
 enum Step {
     Wait(String),
     Ended((ChangeOutcome, String), Option<i32>),
 }
 
-/// Follows a change of one JobSet.
 struct Follow<'a> {
     cluster: &'a Cluster,
     args: &'a ChangeArgs,

@@ -34,7 +34,6 @@ pub enum ChangeOutcome {
 }
 
 impl ChangeOutcome {
-    /// The exit code for this outcome.
     pub fn exit(self) -> Exit {
         match self {
             Self::Done => Exit::Ok,

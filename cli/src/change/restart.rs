@@ -18,7 +18,6 @@ pub(super) struct RestartWish {
 }
 
 impl RestartWish {
-    /// The request with this ID.
     pub(super) fn request(&self, id: String) -> RestartRequest {
         let user = self.user.as_ref().map(|user| format!("by {user}"));
         let reason = match (&self.reason, user) {

@@ -29,7 +29,6 @@ impl Suspension {
         self == Self::Suspend
     }
 
-    /// The command.
     pub(super) fn verb(self) -> &'static str {
         if self.suspend() { "suspend" } else { "resume" }
     }

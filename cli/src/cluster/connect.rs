@@ -74,7 +74,6 @@ impl Cluster {
         Self { client: self.client.clone(), namespace: namespace.to_owned() }
     }
 
-    /// The API for a kind in the namespace.
     pub(super) fn api<K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>>(&self) -> Api<K> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }

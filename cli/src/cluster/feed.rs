@@ -27,13 +27,10 @@ const PAGE: u32 = 200;
 pub enum FeedScope {
     /// One JobSet of the namespace.
     Named(String),
-    /// All JobSets of the namespace.
     Namespace,
-    /// The JobSets of all namespaces.
     AllNamespaces,
 }
 
-/// A stream of what the watches observe.
 pub struct Feed(SelectAll<BoxStream<'static, WatchEvent>>);
 
 impl Feed {

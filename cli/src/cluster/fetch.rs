@@ -33,7 +33,6 @@ fn decoded(mut jobset: JobSet) -> JobSet {
 }
 
 impl Cluster {
-    /// The JobSet of this name.
     pub async fn jobset(&self, name: &str) -> Result<JobSet, Error> {
         let api: Api<JobSet> = self.api();
         api.get(name).await.map(decoded).map_err(|error| self.not_found(name, error))
@@ -67,12 +66,10 @@ impl Cluster {
         }
     }
 
-    /// The Jobs of a JobSet.
     pub async fn jobs(&self, jobset: &str) -> Result<Vec<Arc<PartialJob>>, Error> {
         self.children(jobset, None, "Jobs").await
     }
 
-    /// The Pods of a JobSet.
     pub async fn pods(&self, jobset: &str) -> Result<Vec<Arc<PartialPod>>, Error> {
         self.children(jobset, None, "Pods").await
     }

@@ -29,7 +29,6 @@ pub struct LogRequest<'a> {
 }
 
 impl Cluster {
-    /// Opens a log.
     pub async fn log(&self, request: &LogRequest<'_>) -> Result<impl AsyncBufRead + Send + use<>, Error> {
         let LogRequest { pod, container, previous, follow, tail, timestamps, since } = *request;
         let params = LogParams {

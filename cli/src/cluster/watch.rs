@@ -19,12 +19,10 @@ use super::fetch::{about, children};
 /// Changes within this time are signalled together.
 const TOGETHER: Duration = Duration::from_millis(200);
 
-/// The watched objects.
 #[derive(Clone, Debug)]
 pub enum WatchScope {
     /// The JobSets of the namespace, or of all namespaces.
     List {
-        /// Whether the JobSets of all namespaces are watched.
         all_namespaces: bool,
     },
     /// A JobSet with its Jobs and Pods.
@@ -33,7 +31,6 @@ pub enum WatchScope {
     Events(Box<JobSet>),
 }
 
-/// A stream of change signals.
 pub struct ChangeStream(BoxStream<'static, ()>);
 
 impl ChangeStream {

@@ -48,7 +48,6 @@ pub struct GoodputRow {
 /// A new JobSet is seen within this time, in milliseconds. The API server gives the time of creation in whole seconds.
 const SEEN_WITHIN: i128 = 2_000;
 
-/// The rows of these JobSets.
 pub fn report(jobsets: &[JobSet], namespace: Option<&str>, now: Timestamp) -> GoodputReport {
     let mut rows: Vec<GoodputRow> = jobsets.iter().filter_map(|jobset| row(jobset, now)).collect();
     rows.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));

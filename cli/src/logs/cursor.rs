@@ -40,7 +40,6 @@ impl LogCursor {
     }
 }
 
-/// The time of a line, and the line.
 fn split(line: &[u8]) -> Option<(Timestamp, &[u8])> {
     let end = line.iter().position(|byte| *byte == b' ').unwrap_or(line.len());
     let time = std::str::from_utf8(&line[..end]).ok()?.parse().ok()?;

@@ -28,9 +28,6 @@ const LOOK: Duration = Duration::from_secs(5);
 const WAITING: usize = 256;
 
 /// Shows the logs that the user asks for.
-///
-/// # Errors
-/// If the JobSet does not exist, its Pods cannot be listed, or too many are to be followed.
 pub async fn show(cluster: &Cluster, args: &LogsArgs, screen: &Screen, line: &mut ProgressLine) -> Result<Exit, Error> {
     let logs = Logs { cluster, args, screen };
     let LogSources { sources, missing } = logs.sources(&cluster.jobset(&args.name).await?).await?;
@@ -58,7 +55,6 @@ pub async fn show(cluster: &Cluster, args: &LogsArgs, screen: &Screen, line: &mu
     logs.print(sources, line).await
 }
 
-/// The logs of one JobSet.
 struct Logs<'a> {
     cluster: &'a Cluster,
     args: &'a LogsArgs,

@@ -18,7 +18,6 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// The longest time between two looks.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// What a log that is followed has to show.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum LogOutput {
     Line(Vec<u8>),
@@ -26,7 +25,6 @@ pub(super) enum LogOutput {
     Note(String),
 }
 
-/// The log of a Pod.
 pub(super) struct FollowedLog<'a> {
     cluster: &'a Cluster,
     jobset: &'a str,

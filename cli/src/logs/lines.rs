@@ -16,7 +16,6 @@ pub(super) struct ShownLines {
     last: Option<LastLines>,
 }
 
-/// The last lines of a log.
 #[derive(Clone, Debug)]
 struct LastLines {
     most: usize,

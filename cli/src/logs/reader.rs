@@ -11,7 +11,6 @@ use crate::error::Error;
 /// Longest line, in bytes. A longer one is read as several.
 const LONGEST: usize = 64 << 10;
 
-/// A log that is read.
 pub(super) struct LogReader {
     body: Pin<Box<dyn AsyncBufRead + Send>>,
     /// Whether the last line that was read goes on.

@@ -17,7 +17,6 @@ pub(super) struct LogChoice {
     pub container: Option<String>,
 }
 
-/// The log of one container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct LogSource {
     pub pod: String,
@@ -121,7 +120,6 @@ fn place(pod: &PartialPod) -> (Option<u32>, Option<u32>, String) {
     (job, number(pod.annotations().get(labels::COMPLETION_INDEX)), pod.name_any())
 }
 
-/// The log of a Pod.
 fn source(pod: &PartialPod, group: &GroupState, choice: &LogChoice) -> Result<LogSource, String> {
     if pod.spec.node_name.is_none() {
         return Err("has no node, and no log".to_owned());
@@ -170,7 +168,6 @@ fn container(pod: &PartialPod, name: Option<&str>) -> Result<String, String> {
     }
 }
 
-/// The epoch that the Pod reports.
 pub(super) fn reported(pod: &PartialPod) -> Option<i32> {
     epoch(pod)?.parse().ok()
 }

@@ -23,7 +23,6 @@ use crate::cluster::Cluster;
 use crate::exit::Exit;
 use crate::output::{ProgressLine, Screen};
 
-/// Time limit of a test.
 const LIMIT: Duration = Duration::from_mins(10);
 
 /// What an API server answers: in turn, the last for ever.
@@ -100,7 +99,6 @@ fn jobset() -> Value {
         "spec": {"replicatedJobs": []}, "status": {}})
 }
 
-/// A Pod whose container is in this state.
 fn pod(name: &str, phase: &str, state: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
         "spec": {"nodeName": "n", "containers": [{"name": "worker"}]},

@@ -20,7 +20,6 @@ pub use store::{Mirror, ObservedJobSet};
 
 use crate::error::Error;
 
-/// Kinds of objects that are watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ObjectKind {
     JobSet,
@@ -41,7 +40,6 @@ impl ObjectKind {
     }
 }
 
-/// What a watch observes.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "one event at a time is under way")]
 pub enum WatchEvent {
@@ -61,7 +59,6 @@ pub struct JobSetKey {
 }
 
 impl JobSetKey {
-    /// The key of the JobSet of this name.
     pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
         Self { namespace: namespace.into(), name: name.into() }
     }

@@ -84,7 +84,6 @@ impl Mirror {
         })
     }
 
-    /// A Pod of a JobSet.
     pub fn pod(&self, key: &JobSetKey, name: &str) -> Option<&PartialPod> {
         self.pods.objects.get(key)?.get(name).map(AsRef::as_ref)
     }

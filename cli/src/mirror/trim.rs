@@ -6,10 +6,8 @@ use jobset_api::{JobSet, labels};
 use jobset_objects::{ALL_CONTAINERS_RESTARTING, PartialCondition, PartialContainerStatus, PartialJob, PartialPod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// Labels of Pods that reports read.
 const POD_LABELS: [&str; 5] =
     [labels::JOBSET_NAME, labels::JOBSET_UID, labels::REPLICATED_JOB_NAME, labels::JOB_NAME, labels::PRIORITY];
-/// Annotations of Pods that reports read.
 const POD_ANNOTATIONS: [&str; 7] = [
     labels::EPOCH,
     labels::IN_PLACE_RESTART_ATTEMPT,
@@ -19,7 +17,6 @@ const POD_ANNOTATIONS: [&str; 7] = [
     labels::EXCLUSIVE_TOPOLOGY,
     labels::NODE_SELECTOR_STRATEGY,
 ];
-/// Conditions of Pods that reports read.
 const POD_CONDITIONS: [&str; 4] = ["Ready", "PodScheduled", "DisruptionTarget", ALL_CONTAINERS_RESTARTING];
 /// The manifest that `kubectl apply` writes into an annotation, as large as the object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";

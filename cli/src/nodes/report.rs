@@ -55,7 +55,6 @@ pub struct Avoidance {
     pub until: Timestamp,
 }
 
-/// What is known of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObservedNode {

@@ -46,7 +46,6 @@ pub trait Report: Serialize {
     fn text(&self, view: &View) -> String;
 }
 
-/// The report in the given format.
 pub fn rendered(report: &impl Report, output: OutputFormat, view: &View) -> Result<String, Error> {
     match output {
         OutputFormat::Table => Ok(report.text(view)),

@@ -12,7 +12,6 @@ use crate::error::Error;
 /// Moves the cursor to the upper left corner and clears the terminal.
 const HOME: &str = "\u{1b}[H\u{1b}[2J";
 
-/// Standard output.
 #[derive(Clone, Copy, Debug)]
 pub struct Screen {
     color: ColorChoice,
@@ -26,9 +25,6 @@ impl Screen {
     }
 
     /// Prints a text once.
-    ///
-    /// # Errors
-    /// If the text cannot be written, such as to a closed pipe.
     pub fn print(self, text: &str) -> Result<(), Error> {
         let mut out = AutoStream::new(io::stdout(), self.color);
         out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Error::Write)

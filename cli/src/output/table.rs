@@ -14,7 +14,6 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table with a row of titles.
     pub fn titled(titles: &[&str]) -> Self {
         Self { rows: vec![titles.iter().map(|title| paint(HEAD, title)).collect()], indent: "" }
     }

@@ -4,10 +4,8 @@ use jobset_api::{event, labels};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::jiff::Timestamp;
 
-/// The reporting controller of these Events.
 const REPORTER: &str = "jobset-controller";
 
-/// The step of a restart that an Event reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RestartStep {
     Began,

@@ -17,7 +17,6 @@ const IN_PLACE: &str = "in place, ";
 /// Start of the message of a recreation.
 const RECREATING: &str = "recreating ";
 
-/// The restarts of a JobSet.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RestartReport {
@@ -26,7 +25,6 @@ pub struct RestartReport {
     pub strategy: RestartStrategy,
     /// Group restarts, in place or by recreation.
     pub group_restarts: i32,
-    /// Restarts that count towards maxRestarts.
     pub restarts_count_towards_max: i32,
     /// The limit of restarts that count: `spec.failurePolicy.maxRestarts` and additional restarts.
     pub max_restarts: i32,
@@ -57,7 +55,6 @@ pub struct FinalFailure {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum RestartManner {
-    /// Pods restart in place.
     InPlace,
     /// Jobs and Pods are recreated.
     Recreate,
@@ -164,7 +161,6 @@ pub fn report(jobset: &JobSet, events: Vec<RestartEvent>) -> RestartReport {
     }
 }
 
-/// The restarts that Events describe.
 fn by_events(mut events: Vec<RestartEvent>) -> Vec<GroupRestart> {
     events.sort_by_key(|event| (event.at, event.step as u8));
     let mut restarts: Vec<GroupRestart> = Vec::new();

@@ -26,9 +26,6 @@ use live::Live;
 use server::{Listening, Session};
 
 /// Serves the pages. The address goes to standard output. Ends by an error: Ctrl-C, or a cluster that cannot be watched.
-///
-/// # Errors
-/// If the JobSet does not exist, the port cannot be used, or the cluster cannot be watched from the beginning.
 pub async fn serve(cluster: &Cluster, args: &UiArgs, screen: Screen) -> Result<Exit, Error> {
     let scope = match &args.name {
         // A name that does not exist is an error at once.

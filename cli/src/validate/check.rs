@@ -19,7 +19,6 @@ pub struct AdmissionSettings {
     pub gates: Gates,
 }
 
-/// The verdicts on all objects.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Verdicts {
@@ -27,11 +26,9 @@ pub struct Verdicts {
     pub objects: Vec<Verdict>,
 }
 
-/// The verdict on one object.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Verdict {
-    /// The name of its source.
     pub source: String,
     /// The position of the object in its source, from 1; 0 if the source cannot be read.
     pub document: usize,
@@ -50,7 +47,6 @@ pub struct Verdict {
     pub notes: Vec<String>,
 }
 
-/// The outcome for an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum Outcome {
     /// The JobSet passes admission.
@@ -73,13 +69,11 @@ impl Rejection {
 }
 
 impl Verdicts {
-    /// Whether any object has this outcome.
     pub fn any(&self, outcome: Outcome) -> bool {
         self.objects.iter().any(|verdict| verdict.outcome == outcome)
     }
 }
 
-/// Checks the objects of these sources.
 pub fn check(sources: &[Source], settings: &AdmissionSettings) -> Verdicts {
     let mut objects = Vec::new();
     for source in sources {

@@ -7,7 +7,6 @@ use serde::Serialize;
 use crate::output::one_line;
 use crate::status::{JobSetState, JobSetTree};
 
-/// What a user waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Goal {
@@ -34,7 +33,6 @@ impl WaitBaseline {
     }
 }
 
-/// Whether a wait is over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitDecision {
     /// The JobSet is not there yet, but may get there.

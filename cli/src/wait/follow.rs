@@ -68,7 +68,6 @@ fn timed_out(goal: Goal, tree: Option<&JobSetTree>) -> String {
     format!("{goal} in time{now}")
 }
 
-/// A wait for one JobSet.
 struct Wait<'a> {
     cluster: &'a Cluster,
     name: &'a str,

@@ -7,13 +7,11 @@ use crate::exit::Exit;
 use crate::output::{BAD, GOOD, HEAD, Report, View, WAIT, paint};
 use crate::status::{Barrier, JobSetState, JobSetTree, Workers};
 
-/// How a wait has ended.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitReport {
     pub name: String,
     pub namespace: String,
-    /// What the user waited for.
     #[serde(rename = "for")]
     pub goal: Goal,
     pub outcome: WaitOutcome,
@@ -32,7 +30,6 @@ pub struct WaitReport {
     pub group_restarts: Option<i32>,
 }
 
-/// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum WaitOutcome {
     Reached,
@@ -41,7 +38,6 @@ pub enum WaitOutcome {
 }
 
 impl WaitOutcome {
-    /// The exit code for this outcome.
     pub fn exit(self) -> Exit {
         match self {
             Self::Reached => Exit::Ok,

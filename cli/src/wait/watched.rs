@@ -7,7 +7,6 @@ use super::decision::WaitBaseline;
 use crate::mirror::{JobSetKey, Mirror, WatchEvent};
 use crate::status::{self, JobSetTree};
 
-/// The JobSet that a wait is for.
 #[derive(Debug)]
 pub(super) struct Watched {
     key: JobSetKey,
@@ -21,7 +20,6 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    /// A JobSet that exists.
     pub(super) fn new(key: JobSetKey, jobset: &JobSet) -> Self {
         let tree = status::report(jobset, &[], &[], None);
         Self {

@@ -12,7 +12,6 @@ pub enum Architecture {
 }
 
 impl Architecture {
-    /// That of this machine.
     pub fn of_host() -> Result<Self> {
         match std::env::consts::ARCH {
             "x86_64" => Ok(Self::Amd64),

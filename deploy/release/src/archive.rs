@@ -10,7 +10,6 @@ use anyhow::{Context, Result, bail};
 pub(crate) struct Archive(tar::Builder<Vec<u8>>);
 
 impl Archive {
-    /// An empty archive.
     pub(crate) fn new() -> Self {
         Self(tar::Builder::new(Vec::new()))
     }
@@ -26,7 +25,6 @@ impl Archive {
         header
     }
 
-    /// Adds a file with this content.
     pub(crate) fn file(&mut self, path: &str, mode: u32, content: &[u8]) -> Result<()> {
         self.add(tar::EntryType::Regular, path, mode, content)
     }
@@ -73,7 +71,6 @@ impl Archive {
         Ok(())
     }
 
-    /// The bytes of the archive.
     pub(crate) fn finish(self) -> Result<Vec<u8>> {
         self.0.into_inner().context("cannot end the archive")
     }

@@ -28,7 +28,6 @@ const PRODUCT_LABELS: [(&str, &str); 3] = [
     ("org.opencontainers.image.licenses", env!("CARGO_PKG_LICENSE")),
 ];
 
-/// What an image is made of.
 #[derive(Clone, Debug)]
 pub struct ImageSpec<'a> {
     /// The full name with a tag, for instance `localhost/jobset-agent:test`. The tag should not be `latest`: the
@@ -79,9 +78,6 @@ impl<'a> ImageSpec<'a> {
 }
 
 /// Writes the image as an OCI layout tar below `target/images` and returns its path.
-///
-/// # Errors
-/// If a file of it cannot be read, or the archive cannot be written.
 pub fn build(spec: &ImageSpec<'_>) -> Result<PathBuf> {
     let file_name = spec.binary.file_name().and_then(|name| name.to_str()).context("the binary has no file name")?;
     let binary = fs::read(spec.binary).with_context(|| format!("cannot read {}", spec.binary.display()))?;

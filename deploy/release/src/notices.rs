@@ -26,7 +26,6 @@ const CHOSEN: &str = "Apache-2.0";
 const FILES: [&str; 6] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE"];
 const RULE: &str = "--------------------------------------------------------------------------------";
 
-/// The committed file.
 pub fn file() -> PathBuf {
     workspace().join("deploy/THIRD-PARTY-NOTICES")
 }

@@ -20,9 +20,6 @@ impl Default for Repository {
 
 impl Repository {
     /// That of images which are loaded into nodes, with a tag of their own.
-    ///
-    /// # Errors
-    /// If it is no tag.
     pub fn local(tag: &str) -> Result<Self> {
         let is_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
         let is_tag =
@@ -34,7 +31,6 @@ impl Repository {
         Ok(Self { tag: tag.to_owned(), ..Self::default() })
     }
 
-    /// The image of a program.
     pub fn name(&self, program: &str) -> String {
         format!("{}/{program}:{}", self.registry, self.tag)
     }

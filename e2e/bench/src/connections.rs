@@ -21,13 +21,11 @@ use kube::{Client, Config};
 use tokio::sync::Semaphore;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _, service_fn};
 
-/// Agents that share one connection.
 const AGENTS: usize = 50;
 /// Ended watches of one connection that may still receive late frames; beyond the default of ten, the connection would
 /// answer each of them.
 const ENDED_STREAMS: usize = 1024;
 
-/// Clients with one connection each.
 #[derive(Clone)]
 pub(crate) struct Connections(Vec<Client>);
 

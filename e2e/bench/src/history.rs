@@ -48,7 +48,6 @@ impl History {
         self.writes.borrow().len()
     }
 
-    /// The last status.
     pub(crate) fn status(&self) -> JobSetStatus {
         self.writes.borrow().last().map_or_else(JobSetStatus::default, |write| write.status.clone())
     }

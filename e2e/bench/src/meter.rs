@@ -42,7 +42,6 @@ impl Meter {
             .map(Self)
     }
 
-    /// Reads the CPU times.
     pub(crate) fn read(&self) -> Result<CpuReading> {
         let at = Instant::now();
         let of = |process: &Process| {
@@ -66,7 +65,6 @@ impl CpuReading {
         self.seconds.get(name).copied().unwrap_or_default()
     }
 
-    /// What was used since `before`.
     pub(crate) fn since(&self, before: &Self) -> CpuSeconds {
         let used = |name: &str| rounded((self.of(name) - before.of(name)).max(0.0), 1e4);
         let mut seconds: BTreeMap<_, _> = self.seconds.keys().map(|name| (*name, used(name))).collect();

@@ -21,7 +21,6 @@ use jobset_harness::workload::{RECREATE, STORY_1, SUPERVISED};
 
 /// Colors that people who do not see red and green can tell apart.
 const COLORS: [&str; 4] = ["#0072B2", "#E69F00", "#D55E00", "#56B4E9"];
-/// Failures of each group.
 const FAILURES: i32 = 5;
 /// From a restart to the next failure.
 const PAUSE: Duration = Duration::from_secs(8);
@@ -46,9 +45,6 @@ type Means = [f64; 4];
 
 /// Lets groups fail on a cluster of its own while Prometheus scrapes the controller, and draws the metrics into `file`,
 /// by default `docs/src/images/restart-metrics.svg`.
-///
-/// # Errors
-/// If a group does not recover, Prometheus has no metrics, or the file cannot be written.
 pub async fn draw(file: Option<PathBuf>) -> Result<()> {
     let file = file.unwrap_or_else(|| paths::workspace().join("docs/src/images/restart-metrics.svg"));
     let cluster = Cluster::start(2).await?;

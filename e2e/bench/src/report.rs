@@ -14,12 +14,10 @@ use tabwriter::TabWriter;
 /// The result of a benchmark.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Report<F> {
-    /// What was measured.
     #[serde(flatten)]
     pub(crate) figures: F,
     /// The profile that the measured program was built with.
     pub(crate) build: &'static str,
-    /// CPUs of this machine.
     pub(crate) cpus: usize,
 }
 
@@ -49,12 +47,10 @@ impl<F: Serialize> Report<F> {
 pub(crate) struct Table(String);
 
 impl Table {
-    /// A table with these headings of its columns.
     pub(crate) fn new(headings: &[&str]) -> Self {
         Self(headings.join("\t") + "\n")
     }
 
-    /// Adds a line.
     pub(crate) fn line(&mut self, cells: &[String]) {
         self.0 += &(cells.join("\t") + "\n");
     }

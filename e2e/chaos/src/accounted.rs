@@ -22,9 +22,6 @@ pub struct AccountedTime {
 
 impl AccountedTime {
     /// What the ledger of a JobSet that runs says at `now`.
-    ///
-    /// # Errors
-    /// If the status has no ledger.
     pub(super) fn of(jobset: &JobSet, now: Timestamp) -> Result<Self> {
         let name = jobset.metadata.name.clone().unwrap_or_default();
         let ledger = jobset.status.as_ref().and_then(|status| status.ledger.as_ref());

@@ -29,7 +29,6 @@ const BACK_OFF_MOST: Duration = Duration::from_mins(5);
 /// The workers that a fault has ended.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Losses {
-    /// Their epochs.
     pub(super) epochs: BTreeSet<i32>,
     /// When the last of them was hit, in seconds since 1970.
     pub(super) at: f64,

@@ -20,7 +20,6 @@ pub(super) fn mark(namespace: &str) -> String {
 /// A group at one moment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
-    /// The status of the JobSet.
     pub(super) status: JobSetStatus,
     /// The Pods that have neither failed nor are being deleted, by slot.
     pub(super) pods: Vec<PodFacts>,
@@ -33,7 +32,6 @@ pub(super) struct Facts {
 /// The observed state of a Pod.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct PodFacts {
-    /// The slot that it fills.
     pub(super) slot: String,
     pub(super) name: String,
     pub(super) uid: String,
@@ -45,17 +43,12 @@ pub(super) struct PodFacts {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct WorkerProcess {
-    /// UID of its Pod.
     pub(super) uid: String,
-    /// The epoch in its environment.
     pub(super) epoch: Option<i32>,
 }
 
 impl Facts {
     /// Looks at a group.
-    ///
-    /// # Errors
-    /// If the API server does not answer, or a journal cannot be read.
     pub(super) async fn of(group: &Group) -> Result<Self> {
         let status = group.status().await?;
         let mut pods: Vec<PodFacts> = group.live_pods().await?.iter().map(PodFacts::of).collect();
@@ -94,7 +87,6 @@ pub(super) fn slot(pod: &str) -> &str {
     pod.rsplit_once('-').map_or(pod, |(slot, _)| slot)
 }
 
-/// The epoch in the environment of a worker process.
 pub(super) fn epoch(worker: &process::Process) -> Option<i32> {
     worker.variable(agent::EPOCH)?.parse().ok()
 }

@@ -37,9 +37,6 @@ pub(super) struct Target<'a> {
 }
 
 /// Carries out a step on a group, and on the cluster if the fault is one of the cluster.
-///
-/// # Errors
-/// If a part fails; other parts may have been carried out.
 pub(super) async fn inject(cluster: &Cluster, target: &Target<'_>, step: &Step) -> Result<Losses> {
     let victim = target.pod(target.hit.victim)?;
     let mut losses = Losses::default();
@@ -137,7 +134,6 @@ fn workers(pod: &PodFacts) -> Result<Vec<Process>> {
     process::find("jobset-test-worker", &[("POD_UID", &pod.uid)])
 }
 
-/// The worker process of a Pod.
 pub(super) fn worker(pod: &PodFacts) -> Result<Process> {
     process::find_one("jobset-test-worker", &[("POD_UID", &pod.uid)])
 }

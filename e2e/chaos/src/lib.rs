@@ -126,7 +126,6 @@ fn namespace(mode: Mode) -> String {
     format!("chaos-{mode}")
 }
 
-/// One step: what became of each group.
 async fn carry_out(cluster: &Cluster, groups: &mut [ObservedGroup], step: &Step) -> Result<Vec<Outcome>> {
     let strike = async |running: &ObservedGroup| match step.hit(running.mode) {
         Some(hit) => {
@@ -170,7 +169,6 @@ impl ObservedGroup {
         AccountedTime::of(&self.group.jobsets.get(&self.group.name).await?, Timestamp::now())
     }
 
-    /// Looks whether the group is as it was.
     async fn rests(&mut self, fault: Option<Fault>) -> Result<Outcome> {
         self.becomes(fault, &Expectation::untouched()).await
     }

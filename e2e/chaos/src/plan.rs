@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use super::fault::{Fault, Mode};
 
-/// Workers of each group.
 pub(super) const WORKERS: usize = 4;
-/// Nodes of the cluster.
 pub const NODES: usize = 2;
 
 /// Longest pause before a fault. A kubelet looks at its containers once a second, so that faults fall into each part of
@@ -20,7 +18,6 @@ const OUTAGE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_sec
 /// One fault, ready to be carried out.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Step {
-    /// What happens.
     pub(super) fault: Fault,
     /// To whom. Groups that are not named must not notice anything.
     pub(super) hits: Vec<Hit>,
@@ -48,7 +45,6 @@ impl Step {
 /// The part of a step that concerns one group.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Hit {
-    /// The group.
     pub(super) mode: Mode,
     /// The slot that is hit, below [`WORKERS`].
     pub(super) victim: usize,
@@ -66,7 +62,6 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// The plan of this seed for these faults and groups.
     pub(super) fn new(seed: u64, faults: &[Fault], modes: &[Mode]) -> Self {
         let kinds = faults.iter().flat_map(|fault| {
             let at_once = if fault.is_of_cluster() { 1 } else { modes.len().max(1) };
@@ -75,7 +70,6 @@ impl Plan {
         Self { random: fastrand::Rng::with_seed(seed), kinds: kinds.collect(), round: Vec::new() }
     }
 
-    /// The number of steps in a round.
     pub(super) fn steps_of_a_round(&self) -> usize {
         self.kinds.len()
     }

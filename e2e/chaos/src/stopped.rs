@@ -8,9 +8,6 @@ pub(super) struct Stopped<'a>(&'a Process);
 
 impl<'a> Stopped<'a> {
     /// Stops a process.
-    ///
-    /// # Errors
-    /// If it has ended.
     pub(super) fn stop(process: &'a Process) -> Result<Self> {
         process.signal(Signal::STOP).context("cannot stop a process")?;
         Ok(Self(process))

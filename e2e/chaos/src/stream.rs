@@ -85,7 +85,6 @@ pub(super) async fn block(cluster: &Cluster, addresses: &[String], step: &Step) 
     blocked
 }
 
-/// Stops a relay for a while.
 pub(super) async fn stop(relay: &Process, step: &Step) -> Result<()> {
     let stopped = Stopped::stop(relay)?;
     tokio::time::sleep(step.outage * LONGER).await;
@@ -120,7 +119,6 @@ pub(super) async fn replace_ca(cluster: &Cluster) -> Result<()> {
         .await
 }
 
-/// The Pods of all groups.
 async fn pods(cluster: &Cluster) -> Result<Vec<Pod>> {
     let pods: Api<Pod> = Api::all(cluster.client());
     let mut found = pods.list(&ListParams::default().labels(JOBSET_NAME)).await?.items;
@@ -128,7 +126,6 @@ async fn pods(cluster: &Cluster) -> Result<Vec<Pod>> {
     Ok(found)
 }
 
-/// The token of the agent of each Pod.
 fn tokens(pods: &[Pod]) -> Result<Vec<String>> {
     let token = |pod: &Pod| {
         let (name, namespace) = (pod.name_any(), pod.namespace().unwrap_or_default());

@@ -33,7 +33,6 @@ pub(super) struct Outcome {
 /// Where a group was hit, and how long it took to come back.
 #[derive(Clone, Debug)]
 pub(super) struct Recovery {
-    /// Name of the Pod.
     pub(super) pod: String,
     /// From the last fault to the last worker's start, as the worker wrote it down.
     pub(super) seconds: f64,

@@ -35,9 +35,6 @@ pub struct Context {
 
 impl Context {
     /// The context of this name in the kubeconfig, or the current one.
-    ///
-    /// # Errors
-    /// If there is none, or it cannot be read.
     pub async fn open(name: Option<&str>, images: Repository) -> Result<Self> {
         let kubeconfig = Kubeconfig::read().context("cannot read the kubeconfig")?;
         let name = name.map(str::to_owned).or_else(|| kubeconfig.current_context.clone());

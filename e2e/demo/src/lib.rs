@@ -43,9 +43,6 @@ pub struct Options {
 }
 
 /// Installs the product into the cluster, runs both JobSets, lets workers fail, and writes `summary.json` and `restart.svg` into `results`.
-///
-/// # Errors
-/// If something does not come up, or a group does not come back, in time.
 pub async fn run(cluster: &Cluster, options: Options, results: &Path) -> Result<()> {
     install(cluster, &rust_binaries().await?).await?;
     create_namespace(&cluster.client(), NAMESPACE).await?;
@@ -53,9 +50,6 @@ pub async fn run(cluster: &Cluster, options: Options, results: &Path) -> Result<
 }
 
 /// The same in the cluster of a kubectl context, in a namespace of its own that [`Context::clean`] removes.
-///
-/// # Errors
-/// As [`run`]; also if Pods cannot restart in place there, or another JobSet is installed.
 pub async fn run_in(context: &Context, options: Options, results: &Path) -> Result<()> {
     context.prepare().await?;
     let client = context.client.clone();

@@ -18,7 +18,6 @@ const STYLE: &str = "text{font:13px system-ui,sans-serif;fill:#24292f}.mark{stro
                      .bar text{fill:#fff;font-size:12px}\
                      @media(prefers-color-scheme:dark){text{fill:#e6edf3}.mark{stroke:#9da7b3}}";
 
-/// What the picture shows.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Happening {
     /// What the Pod of this name does from then on.

@@ -77,9 +77,6 @@ impl Stage {
     }
 
     /// Runs `kubectl jobset` to its end. The terminal shows what it says.
-    ///
-    /// # Errors
-    /// If it does not end with 0.
     pub(super) async fn kubectl_jobset(&self, arguments: &[&str]) -> Result<()> {
         let command = format!("kubectl jobset {}", arguments.join(" "));
         println!("$ {command}");

@@ -9,9 +9,6 @@ use anyhow::{Context, Result};
 ///
 /// A row is `| what | number | source | test |`. The source is `` `NAME` in `file` ``, or a flag with the file that has it; the
 /// test is the name of a function.
-///
-/// # Errors
-/// If a file cannot be read.
 pub fn problems(page: &str, workspace: &Path) -> Result<Vec<String>> {
     let tests = test_names(workspace)?;
     let rows = page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| what "));

@@ -14,7 +14,6 @@ use jobset_harness::paths;
 /// Most lines of a page that is written by hand.
 const LONGEST: usize = 300;
 
-/// A page.
 struct PageText {
     /// Below the folder of the pages.
     path: PathBuf,
@@ -22,9 +21,6 @@ struct PageText {
 }
 
 /// All problems of the pages in this folder, each with its page and line.
-///
-/// # Errors
-/// If a page cannot be read.
 pub fn problems(folder: &Path) -> Result<Vec<String>> {
     let pages = pages(folder, Path::new(""))?;
     let (workspace, targets) = (paths::workspace(), make_targets()?);

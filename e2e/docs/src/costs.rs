@@ -32,9 +32,6 @@ const USES: [&str; 8] = [
 /// What is wrong with the table of costs in this page.
 ///
 /// A row is `| change | at most | files |`. A file stands for itself, and a folder, which ends with a slash, for the files of it.
-///
-/// # Errors
-/// If a file cannot be read.
 pub fn problems(page: &str, workspace: &Path) -> Result<Vec<String>> {
     let mut problems = Vec::new();
     let table = page.split(HEADING).nth(1).unwrap_or_default();

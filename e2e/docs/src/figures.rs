@@ -26,7 +26,6 @@ const RESULTS: [&str; 11] = [
     "bench/stream-5000-kept.json",
 ];
 
-/// The picture that the demo draws of a restart.
 const PICTURE: &str = "demo/restart.svg";
 
 /// The cases of `make bench` with 5,000 Pods: a name and the file. All are of one run, and are compared with the first.
@@ -40,9 +39,6 @@ const CASES: [(&str, &str); 6] = [
 ];
 
 /// Copies the results of the latest runs. A benchmark that has not run since keeps its old ones.
-///
-/// # Errors
-/// If a file cannot be copied.
 pub fn record(figures: &Path) -> Result<Vec<PathBuf>> {
     fs::create_dir_all(figures)?;
     let images = pages_folder().join("images");
@@ -61,9 +57,6 @@ pub fn record(figures: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// All tables, from the recorded results in this folder.
-///
-/// # Errors
-/// If a result is malformed.
 pub fn tables(figures: &Path) -> Result<Vec<Page>> {
     let read = |name: &str| -> Result<Option<Value>> {
         let file = figures.join(name);

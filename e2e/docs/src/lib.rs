@@ -35,9 +35,6 @@ impl Page {
 }
 
 /// All generated pages and tables, from the code and the recorded figures of this workspace.
-///
-/// # Errors
-/// If a source cannot be read or is not what the generator knows.
 pub fn pages() -> Result<Vec<Page>> {
     let mut pages = reference::pages(&paths::workspace())?;
     let tables = figures::tables(&paths::workspace().join("docs/figures"))?;
@@ -48,9 +45,6 @@ pub fn pages() -> Result<Vec<Page>> {
 }
 
 /// Stores the pages.
-///
-/// # Errors
-/// If a file cannot be written.
 pub fn write(folder: &Path, pages: &[Page]) -> Result<()> {
     for page in pages {
         let file = folder.join(&page.path);

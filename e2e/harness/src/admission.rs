@@ -40,7 +40,6 @@ pub async fn allow(handle: &Handle, manifests: &[Value]) -> Result<()> {
     apply(handle, "access.yaml", &access).await
 }
 
-/// Registers the service at this address.
 pub async fn register(handle: &Handle, address: SocketAddr) -> Result<()> {
     register_all(handle, &[address]).await
 }
@@ -128,7 +127,6 @@ fn deployed(kinds: &[&str]) -> Result<Vec<Value>> {
     Ok(deployed)
 }
 
-/// The documents of a manifest.
 pub fn documents(yaml: &str) -> Result<Vec<Value>> {
     Ok(serde_yaml_ng::Deserializer::from_str(yaml).map(Value::deserialize).collect::<Result<_, _>>()?)
 }

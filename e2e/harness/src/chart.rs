@@ -35,7 +35,6 @@ impl Chart {
         Ok(Self { program, home: paths::target().join("helm") })
     }
 
-    /// The folder of the chart.
     pub fn folder() -> PathBuf {
         paths::workspace().join("deploy/chart")
     }
@@ -46,9 +45,6 @@ impl Chart {
     }
 
     /// What the chart renders to in a namespace, with these arguments (`--set a=b`, `--show-only`) besides.
-    ///
-    /// # Errors
-    /// If Helm refuses the values; the text has what it said.
     pub async fn template(&self, namespace: &str, args: &[&str]) -> Result<String> {
         let chart = Self::folder();
         let mut command = self.command(&["template", RELEASE]);
@@ -60,9 +56,6 @@ impl Chart {
     }
 
     /// What `helm lint --strict` says of the chart, with these arguments besides.
-    ///
-    /// # Errors
-    /// If there is a warning or an error; the text has it.
     pub async fn lint(&self, args: &[&str]) -> Result<String> {
         let mut command = self.command(&["lint", "--strict", "--kube-version", KUBERNETES]);
         let output = command.arg(Self::folder()).args(args).output().await.context("cannot run helm")?;
@@ -72,9 +65,6 @@ impl Chart {
     }
 
     /// Runs Helm against a cluster.
-    ///
-    /// # Errors
-    /// If it fails; the text has what it said.
     pub async fn run(&self, handle: &Handle, args: &[&str]) -> Result<String> {
         let mut command = self.command(args);
         command.arg("--kubeconfig").arg(handle.kubeconfig());
@@ -96,9 +86,6 @@ impl Chart {
 }
 
 /// The objects of a manifest of several documents.
-///
-/// # Errors
-/// If it is no YAML, or has an object twice.
 pub fn objects(manifest: &str) -> Result<Objects> {
     by_name(admission::documents(manifest)?)
 }
@@ -109,9 +96,6 @@ pub async fn kustomization(handle: &Handle, folder: &str) -> Result<Objects> {
 }
 
 /// The same objects by kind, namespace and name.
-///
-/// # Errors
-/// If one is there twice.
 pub fn by_name(documents: Vec<Value>) -> Result<Objects> {
     let mut objects = Objects::new();
     for object in documents.into_iter().filter(|document| !document.is_null()) {

@@ -61,9 +61,6 @@ pub fn missing(set: Set) -> Vec<&'static str> {
 }
 
 /// Installs the missing Debian packages.
-///
-/// # Errors
-/// When `apt-get` fails or is missing; another distribution has packages of similar names.
 pub fn install() -> Result<()> {
     let missing = missing(Set::Cluster);
     if missing.is_empty() {

@@ -23,12 +23,9 @@ use crate::workload::{WORKER_PORT, Workload, is_ready};
 /// How long a change may take on a machine that runs all tests at once.
 pub const LIMIT: Duration = Duration::from_mins(4);
 
-/// One worker Pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Worker {
-    /// Name of the Pod.
     pub pod: String,
-    /// UID of the Pod.
     pub uid: String,
     /// Node of the Pod; empty before it has one.
     pub node: String,
@@ -45,25 +42,18 @@ pub type Workers = BTreeMap<Slot, Worker>;
 
 /// A JobSet, applied.
 pub struct Group {
-    /// A client of the cluster.
     pub client: Client,
     /// Its namespace, which nobody else uses.
     pub namespace: String,
     pub name: String,
-    /// The number of its workers.
     pub workers: usize,
-    /// The Pods of its namespace.
     pub pods: Api<Pod>,
-    /// The JobSets of its namespace.
     pub jobsets: Api<JobSet>,
     journals: PathBuf,
 }
 
 impl Group {
     /// Applies a manifest in a new namespace of a cluster on which the product is installed, after `change`.
-    ///
-    /// # Errors
-    /// If the namespace exists, or the JobSet is rejected.
     pub async fn apply(
         cluster: &Cluster,
         namespace: &str,
@@ -114,7 +104,6 @@ impl Group {
         self.workers().await
     }
 
-    /// The workers, as they are.
     pub async fn workers(&self) -> Result<Workers> {
         let entries = self.journal()?;
         let worker = |pod: &Pod| Worker {
@@ -140,7 +129,6 @@ impl Group {
         Ok(pods)
     }
 
-    /// The status of the JobSet.
     pub async fn status(&self) -> Result<JobSetStatus> {
         Ok(self.jobsets.get(&self.name).await?.status.unwrap_or_default())
     }
@@ -190,7 +178,6 @@ impl Group {
         order::get(&self.pods.get(&worker.pod).await?, port, path).await
     }
 
-    /// The agent process of the Pod of this name.
     pub fn agent(&self, pod: &str) -> Result<Process> {
         process::find_one("jobset-agent", &[("POD_NAME", pod), ("NAMESPACE", &self.namespace)])
     }

@@ -61,17 +61,11 @@ pub fn go_suite() -> Result<PathBuf> {
 }
 
 /// An image whose entrypoint is the program, with the applets of busybox beside it.
-///
-/// # Errors
-/// If a file cannot be read, or the image cannot be written.
 pub fn with_shell(name: &str, program: &Path) -> Result<PathBuf> {
     with_programs(name, program, &[])
 }
 
 /// The same with Debian's curl.
-///
-/// # Errors
-/// If curl is missing, or the image cannot be written.
 pub fn with_shell_and_curl(name: &str, program: &Path) -> Result<PathBuf> {
     ensure!(
         Path::new(CURL_PROGRAM).exists(),

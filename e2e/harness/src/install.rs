@@ -31,7 +31,6 @@ pub const RELAY: &str = "jobset-relay";
 /// Namespace of controller and webhook.
 pub const NAMESPACE: &str = "jobset-system";
 
-/// The CustomResourceDefinition.
 pub const CRD: &str = "jobsets.jobset.x-k8s.io";
 /// How long one thing may take to come up.
 pub const LIMIT: Duration = Duration::from_mins(2);
@@ -40,9 +39,6 @@ pub const LIMIT: Duration = Duration::from_mins(2);
 const ROLLOUT_LIMIT: Duration = Duration::from_mins(6);
 
 /// Loads the images, applies the manifests, and waits until controller, webhook and relays are ready.
-///
-/// # Errors
-/// If an object is rejected, or not ready in time; the text has what `kubectl` said.
 pub async fn install(cluster: &Cluster, binaries: &RustBinaries) -> Result<()> {
     load_images(cluster, binaries).await?;
     progress("installing deploy/kustomize");
@@ -53,9 +49,6 @@ pub async fn install(cluster: &Cluster, binaries: &RustBinaries) -> Result<()> {
 }
 
 /// Installs the chart instead, with these arguments of Helm.
-///
-/// # Errors
-/// As [`install`]; what the arguments leave out need not be ready.
 pub async fn install_chart(cluster: &Cluster, binaries: &RustBinaries, args: &[&str]) -> Result<()> {
     load_images(cluster, binaries).await?;
     progress(&format!("installing deploy/chart {}", args.join(" ")));
@@ -67,17 +60,11 @@ pub async fn install_chart(cluster: &Cluster, binaries: &RustBinaries, args: &[&
 }
 
 /// Installs the chart with the agent stream switched off.
-///
-/// # Errors
-/// As [`install_chart`].
 pub async fn install_without_stream(cluster: &Cluster, binaries: &RustBinaries) -> Result<()> {
     install_chart(cluster, binaries, &["--set", "stream.enabled=false"]).await
 }
 
 /// Loads the images of the product, and of the worker of the tests.
-///
-/// # Errors
-/// If an image cannot be built or imported.
 pub async fn load_images(cluster: &Cluster, binaries: &RustBinaries) -> Result<()> {
     progress("loading images");
     load_product_images(cluster, binaries, &Repository::default()).await?;
@@ -86,9 +73,6 @@ pub async fn load_images(cluster: &Cluster, binaries: &RustBinaries) -> Result<(
 }
 
 /// Loads the images of the product alone, by these names.
-///
-/// # Errors
-/// As [`load_images`].
 pub async fn load_product_images(cluster: &Cluster, binaries: &RustBinaries, names: &Repository) -> Result<()> {
     for image in product_images(binaries, Architecture::of_host()?, names)? {
         cluster.load_image(&image).await?;
@@ -103,9 +87,6 @@ pub fn worker_image(binaries: &RustBinaries, architecture: Architecture, names: 
 }
 
 /// Builds the images of the product, as OCI archives below `target/images`.
-///
-/// # Errors
-/// If a binary cannot be read, or an archive not be written.
 pub fn product_images(binaries: &RustBinaries, architecture: Architecture, names: &Repository) -> Result<Vec<PathBuf>> {
     let programs: [(&str, &Path); 5] = [
         ("jobset-agent", &binaries.agent),
@@ -139,9 +120,6 @@ pub async fn rolled_out(cluster: &Cluster, namespace: &str, deployment: &str) ->
 }
 
 /// Applies the CustomResourceDefinition alone, and waits until its API is served.
-///
-/// # Errors
-/// If it is rejected, or not served in time.
 pub async fn crd(handle: &Handle) -> Result<()> {
     let crds = paths::workspace().join("deploy/crds");
     kubectl(handle, &["apply", "--server-side", "-k", &crds.to_string_lossy()]).await?;
@@ -152,9 +130,6 @@ pub async fn crd(handle: &Handle) -> Result<()> {
 }
 
 /// Creates a namespace whose Pods may run agents.
-///
-/// # Errors
-/// If the API server refuses it, or its ServiceAccount is not there in time.
 pub async fn create_namespace(client: &Client, name: &str) -> Result<()> {
     let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": name}}))?;
     let namespaces: Api<Namespace> = Api::all(client.clone());
@@ -175,9 +150,6 @@ pub async fn create_namespace(client: &Client, name: &str) -> Result<()> {
 }
 
 /// Runs `kubectl`, which must succeed.
-///
-/// # Errors
-/// If it does not; the text has what it said.
 pub async fn kubectl(handle: &Handle, args: &[&str]) -> Result<Output> {
     let output = handle.kubectl(args).await?;
     succeeded(format_args!("kubectl {}", args.join(" ")), &output)?;

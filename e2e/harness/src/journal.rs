@@ -15,13 +15,9 @@ pub struct Entry {
     pub event: String,
     /// Seconds since 1970, by the worker's clock.
     pub time: f64,
-    /// Name of its Pod.
     pub pod: String,
-    /// UID of its Pod.
     pub uid: String,
-    /// Node that it ran on.
     pub node: Option<String>,
-    /// IP of its Pod.
     pub ip: Option<String>,
     /// The epoch in its environment, if there is one.
     #[serde(default)]
@@ -30,15 +26,11 @@ pub struct Entry {
     pub code: Option<i32>,
 }
 
-/// The folder of the journals of a namespace.
 pub fn dir(journals: &Path, namespace: &str) -> PathBuf {
     journals.join(namespace)
 }
 
 /// All lines of all journals of a namespace, by time.
-///
-/// # Errors
-/// If a journal cannot be read, or a whole line of it is not of the form.
 pub fn read(journals: &Path, namespace: &str) -> Result<Vec<Entry>> {
     let mut entries = Vec::new();
     let files = match fs::read_dir(dir(journals, namespace)) {
@@ -57,7 +49,6 @@ pub fn read(journals: &Path, namespace: &str) -> Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// The starts that came after `time`.
 pub fn starts_after(entries: &[Entry], time: f64) -> Vec<&Entry> {
     entries.iter().filter(|entry| entry.event == "start" && entry.time > time).collect()
 }

@@ -2,7 +2,6 @@
 
 use anyhow::{Result, bail};
 
-/// A block of a document.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Block {
     /// The line of its fence, from 1.
@@ -14,16 +13,12 @@ pub struct Block {
 }
 
 impl Block {
-    /// Whether it is one of YAML.
     pub fn is_yaml(&self) -> bool {
         ["yaml", "yml"].iter().any(|name| self.language.eq_ignore_ascii_case(name))
     }
 }
 
 /// The fenced blocks of a document, in their order.
-///
-/// # Errors
-/// If a block does not end.
 pub fn blocks(document: &str) -> Result<Vec<Block>> {
     let mut found = Vec::new();
     // The fence that ends the block, its indentation, and the block.

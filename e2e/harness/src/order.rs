@@ -13,9 +13,6 @@ use crate::http_client;
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// Sends `GET path` to the worker of a Pod and returns the body of its answer.
-///
-/// # Errors
-/// If the Pod has no address, or the worker does not answer with 200 in time.
 pub async fn get(pod: &Pod, port: u16, path: &str) -> Result<String> {
     let name = pod.name_any();
     let answer = http_client::get((address(pod)?, port), path);

@@ -12,7 +12,6 @@ pub use rustix::process::{Pid, Signal};
 /// Longest name that the kernel keeps of a program.
 const COMM: usize = 15;
 
-/// A running process.
 #[derive(Clone, Debug)]
 pub struct Process {
     /// Its id on the host.
@@ -49,9 +48,6 @@ pub fn find(program: &str, environment: &[(&str, &str)]) -> Result<Vec<Process>>
 }
 
 /// The one process of this program that has these variables in its environment.
-///
-/// # Errors
-/// If there is no such process, or several.
 pub fn find_one(program: &str, environment: &[(&str, &str)]) -> Result<Process> {
     let mut found = find(program, environment)?;
     match (found.pop(), found.len()) {
@@ -62,9 +58,6 @@ pub fn find_one(program: &str, environment: &[(&str, &str)]) -> Result<Process> 
 }
 
 /// Sends a signal to the one process of this program that has these variables in its environment.
-///
-/// # Errors
-/// As [`find_one`], or if it cannot be signalled.
 pub fn signal(program: &str, environment: &[(&str, &str)], signal: Signal) -> Result<()> {
     find_one(program, environment)?.signal(signal).with_context(|| format!("cannot signal {program}"))
 }

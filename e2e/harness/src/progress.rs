@@ -4,7 +4,6 @@ use std::fmt::Display;
 use std::io::Write;
 use std::time::Instant;
 
-/// Prints one line.
 pub fn progress(line: &str) {
     // Who started this may have gone, and with it the other end of standard error.
     let _ = writeln!(std::io::stderr(), "e2e: {line}");
@@ -17,7 +16,6 @@ pub struct Phases {
 }
 
 impl Phases {
-    /// Starts the clock.
     pub fn start() -> Self {
         let now = Instant::now();
         Self { start: now, last: now }

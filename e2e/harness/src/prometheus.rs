@@ -22,7 +22,6 @@ use crate::wait;
 
 const PORT: u16 = 9090;
 const LIMIT: Duration = Duration::from_mins(2);
-/// Services whose Pods it scrapes.
 const SERVICES: [&str; 4] = [CONTROLLER, "jobset-webhook-metrics", "jobset-certs-metrics", "jobset-relay-metrics"];
 /// The one that asks for a token.
 const CONTROLLER: &str = "jobset-controller-metrics";
@@ -56,7 +55,6 @@ impl Programs {
         Ok(programs)
     }
 
-    /// Path of the server.
     pub fn prometheus(&self) -> PathBuf {
         self.folder.join("prometheus")
     }
@@ -86,9 +84,6 @@ pub struct Prometheus {
 impl Prometheus {
     /// Starts it, and waits until it has found all programs in this namespace. It scrapes with a ServiceAccount of
     /// its own, to which the ClusterRole for that is bound.
-    ///
-    /// # Errors
-    /// If it does not start, or finds none.
     pub async fn start(cluster: &Handle, namespace: &str, rules: &Path) -> Result<Self> {
         let programs = tokio::task::spawn_blocking(Programs::ensure).await??;
         let folder = cluster.dir().join("prometheus");

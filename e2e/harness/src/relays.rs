@@ -13,13 +13,9 @@ use crate::wait::{self, Check};
 use crate::workload::is_ready;
 use crate::{http_client, order};
 
-/// Port of /metrics.
 const METRICS_PORT: u16 = 8081;
 
 /// The Pods of relays that are not being deleted.
-///
-/// # Errors
-/// If the API server does not answer.
 pub async fn pods(client: &Client) -> Result<Vec<Pod>> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
     let mut found = pods.list(&ListParams::default().labels(&format!("app.kubernetes.io/name={RELAY}"))).await?.items;
@@ -28,9 +24,6 @@ pub async fn pods(client: &Client) -> Result<Vec<Pod>> {
 }
 
 /// The value of a metric of one relay; all are whole numbers.
-///
-/// # Errors
-/// If the relay does not answer, or has no such metric.
 pub async fn metric(relay: &Pod, name: &str) -> Result<u64> {
     let exposition = order::get(relay, METRICS_PORT, "/metrics").await?;
     let value = exposition.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -39,9 +32,6 @@ pub async fn metric(relay: &Pod, name: &str) -> Result<u64> {
 }
 
 /// The sum of all series of a metric of the relay that has this address for health and metrics.
-///
-/// # Errors
-/// If the relay does not answer, or has no such series.
 pub async fn sum_of_series(address: SocketAddr, name: &str) -> Result<u64> {
     let exposition = http_client::get(address, "/metrics").await?;
     let series = exposition.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('{'));
@@ -52,9 +42,6 @@ pub async fn sum_of_series(address: SocketAddr, name: &str) -> Result<u64> {
 }
 
 /// The sum of a metric over all relays that are ready.
-///
-/// # Errors
-/// As [`metric`].
 pub async fn sum(client: &Client, name: &str) -> Result<u64> {
     let mut sum = 0;
     for relay in pods(client).await?.iter().filter(|relay| is_ready(relay)) {
@@ -64,9 +51,6 @@ pub async fn sum(client: &Client, name: &str) -> Result<u64> {
 }
 
 /// Waits until exactly so many agents are connected to all relays together.
-///
-/// # Errors
-/// If they are not in time.
 pub async fn have_agents(client: &Client, wanted: usize, limit: Duration) -> Result<()> {
     wait::until_met(limit, format!("{wanted} agents at the relays"), || async {
         let agents = sum(client, "jobset_relay_connected_agents").await?;

@@ -12,7 +12,6 @@ use crate::programs::{filled, locked, run, short};
 use crate::progress::progress;
 use crate::{images, paths};
 
-/// Name of the image.
 pub const IMAGE: &str = "localhost/training:test";
 
 /// The version of Python in Debian 12.
@@ -46,18 +45,12 @@ pub fn sources() -> PathBuf {
 }
 
 /// Builds the image, as an OCI archive below `target/images`.
-///
-/// # Errors
-/// If a package cannot be had, or the archive not be written.
 pub fn image() -> Result<PathBuf> {
     let files = modules()?.into_iter().map(|(name, file)| (format!("training/{name}"), file));
     images::of_folder(IMAGE, &root()?, &files.collect::<Vec<_>>())
 }
 
 /// The modules of the example and its tests, by name of the file.
-///
-/// # Errors
-/// If the folder of the example cannot be read.
 pub fn modules() -> Result<Vec<(String, PathBuf)>> {
     let folder = sources();
     let entries = fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
@@ -69,9 +62,6 @@ pub fn modules() -> Result<Vec<(String, PathBuf)>> {
 }
 
 /// A folder with Python and NumPy as they are in the image, without the example. It is made once, below the target folder.
-///
-/// # Errors
-/// If a package cannot be downloaded or unpacked.
 pub fn root() -> Result<PathBuf> {
     let requirements = sources().join("requirements.txt");
     let mut hash = Sha256::new_with_prefix(PACKAGES.join(" "));

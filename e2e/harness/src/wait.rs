@@ -10,7 +10,6 @@ use anyhow::{Result, bail};
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// The outcome of one check.
 pub enum Check<T> {
     /// The condition holds.
     Met(T),

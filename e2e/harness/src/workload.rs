@@ -49,7 +49,6 @@ impl Workload {
         Ok(workload)
     }
 
-    /// Names the JobSet.
     #[must_use]
     pub fn named(mut self, name: &str) -> Self {
         self.0["metadata"]["name"] = json!(name);
@@ -122,7 +121,6 @@ impl Workload {
         self
     }
 
-    /// The name of the JobSet.
     pub fn name(&self) -> &str {
         self.0["metadata"]["name"].as_str().unwrap_or_default()
     }

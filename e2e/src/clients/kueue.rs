@@ -22,7 +22,6 @@ pub const AGNHOST: &str = "localhost/agnhost:test";
 
 /// The manager's namespace and Deployment.
 pub const NAMESPACE: &str = "kueue-system";
-/// The manager's Deployment.
 pub const DEPLOYMENT: &str = "kueue-controller-manager";
 
 const MANAGER: &str = "localhost/kueue:test";
@@ -32,17 +31,11 @@ const CONFIGURATION: (&str, &str) = ("kueue-manager-config", "controller_manager
 const LIMIT: Duration = Duration::from_mins(4);
 
 /// The folder of the module.
-///
-/// # Errors
-/// If it cannot be downloaded.
 pub fn module() -> Result<PathBuf> {
     sources("sigs.k8s.io/kueue", VERSION)
 }
 
 /// The manager's configuration in the clusters of its own suites, with further settings as YAML at its end.
-///
-/// # Errors
-/// If the module has none.
 pub fn configuration(more: &str) -> Result<String> {
     let file = module()?.join("test/e2e/config/extended/controller_manager_config.yaml");
     let own = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
@@ -51,9 +44,6 @@ pub fn configuration(more: &str) -> Result<String> {
 
 /// The configuration of a manager that has JobSets, and what they are made of, run in other clusters: that of its own suites, with
 /// these integrations alone. Another cluster must have the resources of each.
-///
-/// # Errors
-/// If the module has none.
 pub fn configuration_with(integrations: &[&str]) -> Result<String> {
     let mut configuration: Value = serde_yaml_ng::from_str(&self::configuration("")?)?;
     configuration["integrations"]["frameworks"] = json!(integrations);
@@ -62,9 +52,6 @@ pub fn configuration_with(integrations: &[&str]) -> Result<String> {
 
 /// Loads the images of the manager and of `agnhost`, installs Kueue as its own suites have it, and waits until its webhooks
 /// answer.
-///
-/// # Errors
-/// If a build fails, or anything is refused or not ready in time.
 pub async fn install(cluster: &Cluster, configuration: &str) -> Result<()> {
     let programs = tokio::task::spawn_blocking(ensure_kueue).await??;
     for image in [
@@ -83,9 +70,6 @@ pub async fn install(cluster: &Cluster, configuration: &str) -> Result<()> {
 }
 
 /// Waits until the manager is available and its webhooks answer.
-///
-/// # Errors
-/// If they do not in time.
 pub async fn serves(cluster: &Cluster) -> Result<()> {
     install::rolled_out(cluster, NAMESPACE, DEPLOYMENT).await?;
     manifests::are_reviewed(cluster, "Kueue", &probe(), LIMIT).await

@@ -19,7 +19,6 @@ pub const VERSION: &str = "v2.3.0";
 
 /// The manager's namespace.
 pub const NAMESPACE: &str = "kubeflow-system";
-/// The manager's Deployment.
 pub const DEPLOYMENT: &str = "kubeflow-trainer-controller-manager";
 
 const MANAGER: &str = "localhost/trainer:test";
@@ -29,18 +28,12 @@ const THIRD_PARTY: &str = "  - ../../third-party/jobset";
 const LIMIT: Duration = Duration::from_mins(4);
 
 /// The folder of the module.
-///
-/// # Errors
-/// If it cannot be downloaded.
 pub fn module() -> Result<PathBuf> {
     sources("github.com/kubeflow/trainer/v2", VERSION)
 }
 
 /// Loads the manager's image, installs it by its own manifests without the Go JobSet, waits until its webhooks answer, and adds
 /// the runtimes that it comes with.
-///
-/// # Errors
-/// If a build fails, or anything is refused or not ready in time.
 pub async fn install(cluster: &Cluster) -> Result<()> {
     let manager = tokio::task::spawn_blocking(ensure_trainer).await??;
     cluster.load_image(&manifests::manager_image(MANAGER, &manager)?).await?;

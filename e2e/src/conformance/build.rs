@@ -89,17 +89,11 @@ fn foreign_crds(project: Project) -> &'static [ForeignCrd] {
 
 /// The suites of a project that judge our programs on an API server of their own, built if they are missing: one to four
 /// minutes.
-///
-/// # Errors
-/// If the module cannot be downloaded, or does not build with our files.
 pub(super) async fn beside_ours(project: Project) -> Result<Binaries> {
     tokio::task::spawn_blocking(move || ensure_beside_ours(project)).await?
 }
 
 /// The unmodified suites of a project, built if they are missing. Those of Trainer are never run so.
-///
-/// # Errors
-/// If the module cannot be downloaded, or does not build.
 pub(super) async fn originals(project: Project) -> Result<Binaries> {
     tokio::task::spawn_blocking(move || ensure_originals(project)).await?
 }

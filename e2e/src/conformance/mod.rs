@@ -27,17 +27,11 @@ pub enum Subject {
 }
 
 /// Builds the suites of the Go JobSet that judge our programs on an API server of their own, if they are missing.
-///
-/// # Errors
-/// If the module cannot be downloaded, or does not build with our files.
 pub async fn build() -> Result<()> {
     build::beside_ours(Project::JobSet).await.map(drop)
 }
 
 /// Runs the cases of a suite whose names contain one of `focus`; all of them, if it is empty.
-///
-/// # Errors
-/// If the suite cannot be built or run, if no case is chosen, or if a case ran in no pass or in two.
 pub async fn judge(subject: Subject, suite: Suite, focus: &[&str]) -> Result<Score> {
     let project = suite.project();
     let cases = match subject {

@@ -9,19 +9,16 @@ use serde::Deserialize;
 
 use super::cases::Pass;
 
-/// One case that ran.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Case {
     /// Full name: the texts of its containers, then its own.
     pub name: String,
-    /// How it ended.
     pub outcome: Outcome,
 }
 
 /// How a case ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// As it should.
     Passed,
     /// Not so; the text says what the suite says.
     Failed(String),
@@ -62,9 +59,6 @@ pub(super) const AGAIN: &str = " (again)";
 const NOT_RUN: [&str; 2] = ["skipped", "pending"];
 
 /// Reads a report: the cases that ran, and the failures around them.
-///
-/// # Errors
-/// If it is no report, or if the suite's own preparation or end failed; the text says how.
 pub(super) fn read(file: &Path) -> Result<Vec<Case>> {
     let text = fs::read_to_string(file).with_context(|| format!("the suite wrote no report {}", file.display()))?;
     parse(&text)

@@ -30,7 +30,6 @@ impl Score {
         self.cases.len()
     }
 
-    /// How many of them passed.
     pub fn passed(&self) -> usize {
         passed(&self.cases)
     }
@@ -43,7 +42,6 @@ impl Score {
     }
 }
 
-/// How many of these cases passed.
 pub(super) fn passed(cases: &[Case]) -> usize {
     cases.iter().filter(|case| case.outcome == Outcome::Passed).count()
 }

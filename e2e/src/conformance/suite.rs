@@ -30,19 +30,15 @@ pub enum Suite {
     TrainerWebhooks,
 }
 
-/// A project that has suites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Project {
     /// The Go JobSet.
     JobSet,
-    /// Kueue.
     Kueue,
-    /// Kubeflow Trainer.
     Trainer,
 }
 
 impl Suite {
-    /// All suites.
     pub const ALL: [Self; 8] = [
         Self::Webhook,
         Self::Controller,
@@ -73,7 +69,6 @@ impl Suite {
         self.project() != Project::Trainer
     }
 
-    /// Whose it is.
     pub(super) fn project(self) -> Project {
         match self {
             Self::Controller | Self::Webhook | Self::E2e => Project::JobSet,

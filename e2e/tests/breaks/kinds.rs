@@ -12,7 +12,6 @@ use serde_json::json;
 
 /// The ServiceAccount that does not exist in one break.
 const ACCOUNT: &str = "trainer";
-/// The quota of one break.
 const QUOTA: &str = "too-small";
 /// Seconds until a supervisor kills a worker that ignores SIGTERM: longer than `explain` may take to say so.
 const STOP_GRACE: &str = "20";
@@ -34,11 +33,9 @@ pub(super) enum Break {
     Quota,
 }
 
-/// What names a break.
 pub(super) struct Naming {
     /// Reasons of the first finding of `explain`.
     pub(super) findings: &'static [&'static str],
-    /// Types of conditions.
     pub(super) conditions: &'static [&'static str],
     /// Words of which finding and condition have one.
     pub(super) words: &'static [&'static str],
@@ -72,7 +69,6 @@ impl Break {
         Self::Quota,
     ];
 
-    /// Name of its JobSet.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::ExitOne => "exit-1",
@@ -186,7 +182,6 @@ impl Break {
         }
     }
 
-    /// Breaks a group that runs.
     pub(super) async fn strike(self, cluster: &Cluster, group: &Group) -> Result<()> {
         if self.is_of_birth() {
             return Ok(());

@@ -34,7 +34,6 @@ pub(super) struct Observer<'a> {
     pub(super) cluster: &'a Cluster,
     pub(super) group: &'a Group,
     pub(super) naming: Naming,
-    /// When it was broken.
     pub(super) began: Instant,
     /// `syncedEpoch` before that.
     pub(super) epoch: i32,

@@ -63,7 +63,6 @@ impl<'a> Certificates<'a> {
         Ok(stored)
     }
 
-    /// The certificates are of the own CA.
     pub(super) async fn are_of_own_issuer(&self) -> Result<()> {
         let stored = self.read().await?;
         let authority = file(&stored, AUTHORITY, CERTIFICATE)?;

@@ -18,7 +18,6 @@ pub(super) const NEW: &str = "next";
 pub(super) struct HelmCommand {
     /// Where it stands.
     place: String,
-    /// Its words after `helm`.
     pub(super) words: Vec<String>,
 }
 

@@ -111,7 +111,6 @@ pub(super) async fn wait_for_queue(
     Group::apply(cluster, namespace, manifest, queued).await
 }
 
-/// Creates the queue of a namespace.
 pub(super) async fn open(cluster: &Cluster, namespace: &str) -> Result<()> {
     let queue = json!({
         "apiVersion": VERSION, "kind": "LocalQueue", "metadata": {"name": LOCAL_QUEUE, "namespace": namespace},
@@ -120,7 +119,6 @@ pub(super) async fn open(cluster: &Cluster, namespace: &str) -> Result<()> {
     manifests::apply(cluster, "local-queue.yaml", &[queue]).await
 }
 
-/// The Workloads of a namespace.
 pub(super) fn workloads(group: &Group) -> Api<DynamicObject> {
     untyped(group.client.clone(), &group.namespace, "kueue.x-k8s.io", "v1beta2", "Workload")
 }

@@ -117,7 +117,6 @@ impl Observer<'_> {
     }
 }
 
-/// The training with its hangs.
 fn equipped(workload: Workload, plan: &Plan) -> Workload {
     let mut workload = workload
         .injected(plan.shape)

@@ -13,7 +13,6 @@ const FIRST_STEP: usize = 5;
 /// Steps from a checkpoint to the next one.
 pub(super) const CHECKPOINT_EVERY: usize = 5;
 
-/// How a worker hangs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Its process is stopped by a signal, from outside, anywhere in a step.
@@ -28,7 +27,6 @@ pub(super) enum Kind {
     Loop,
 }
 
-/// One worker hangs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hang {
     pub(super) kind: Kind,

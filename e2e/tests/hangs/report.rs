@@ -6,7 +6,6 @@ use jobset_harness::median::median;
 
 use super::plan::{Hang, Kind};
 
-/// What came of one hang.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
     pub(super) shape: &'static str,

@@ -14,7 +14,6 @@ use jobset_harness::programs::run;
 /// An expression of a panel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Query {
-    /// Title of the panel.
     pub(crate) panel: String,
     /// The expression, as a Prometheus takes it.
     pub(crate) expression: String,
@@ -25,9 +24,6 @@ fn file() -> PathBuf {
 }
 
 /// Compiles the dashboard against the types that Grafana publishes of its schema.
-///
-/// # Errors
-/// What the compiler finds, or that Node.js is missing.
 pub(crate) fn check_schema() -> Result<()> {
     let (sources, folder) = (paths::workspace().join("e2e/dashboard"), paths::target().join("dashboard"));
     fs::create_dir_all(&folder)?;

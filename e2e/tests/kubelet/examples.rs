@@ -24,7 +24,6 @@ const LIMIT: Duration = Duration::from_mins(10);
 /// The examples are created one after the other: the API server waits 5 s for admission, which has a part of two cores here.
 static TURN: Mutex<()> = Mutex::const_new(());
 
-/// How an example ends.
 #[derive(Clone, Copy, Debug)]
 enum End {
     Completed,

@@ -23,7 +23,6 @@ const GATES: &str = "--feature-gates=GenericWorkload=true,WorkloadWithJob=true";
 const API: &str = "--runtime-config=scheduling.k8s.io/v1beta1=true,scheduling.k8s.io/v1alpha3=true";
 /// The Workload's template for the Pods of the replicatedJob.
 const TEMPLATE: &str = "workers";
-/// Workers of each gang.
 const WORKERS: usize = 2;
 
 #[tokio::test]

@@ -14,9 +14,6 @@ const WITH_EXAMPLES: &str = "v0.8.0";
 const WITH_KEPS: &str = "v0.12.0";
 
 /// A file of the examples.
-///
-/// # Errors
-/// If it cannot be had, or is no YAML.
 pub(crate) fn example(name: &str) -> Result<Value> {
     let file = release(WITH_EXAMPLES)?.join("site/static/examples").join(name);
     let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
@@ -32,7 +29,6 @@ pub(crate) fn of_kep(name: &str) -> Result<Vec<Value>> {
     Ok(objects.filter(|object| object["kind"] == "JobSet").collect())
 }
 
-/// The folder of a release.
 fn release(version: &str) -> Result<PathBuf> {
     sources("sigs.k8s.io/jobset", version)
 }

@@ -21,7 +21,6 @@ use super::shared::LoneCluster;
 const MONITOR_GRACE: u32 = 20;
 /// How long a node is unreachable until its Pods are given up.
 const LOST_AFTER: u32 = 20;
-/// Pods of a group.
 const PODS: usize = 3;
 
 /// A cluster of three nodes that are cordoned and killed, with the product installed. Whoever has it, has it alone.

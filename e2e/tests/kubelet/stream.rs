@@ -78,7 +78,6 @@ impl Groups {
         Ok(Self(groups))
     }
 
-    /// Takes more groups in.
     pub(super) fn join(&mut self, more: Self) {
         self.0.extend(more.0);
     }

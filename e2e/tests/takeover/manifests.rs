@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 /// Image of the Go JobSet's agent as a supervisor, with a shell for the worker's command.
 pub(super) const SUPERVISOR_IMAGE: &str = "localhost/go-jobset-supervisor:test";
 
-/// The namespace of all of them.
 pub(super) const NAMESPACE: &str = "swap";
 
 /// Ends with code 1 when a file of the Pod's name appears, and removes it.
@@ -26,7 +25,6 @@ pub(super) struct Scale {
     pub pending: usize,
 }
 
-/// A JobSet of these replicatedJobs.
 fn jobset(name: &str, groups: &Value, rest: &Value) -> Value {
     let mut jobset = json!({
         "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",

@@ -15,7 +15,6 @@ use super::manifests::{EXCLUSIVE, NAMESPACE, RECREATING};
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct PodState {
     pub uid: String,
-    /// Restarts of all its containers.
     pub restarts: i32,
     /// What the Go JobSet's agent has reported.
     pub attempt: Option<i32>,

@@ -25,12 +25,9 @@ use super::log::{self, Line, Log, WORKERS};
 
 /// How long the training may take to get to a step, or to its end.
 const LIMIT: Duration = Duration::from_mins(5);
-/// The image in the manifest.
 const PUBLISHED: &str = "registry.example.com/training:1";
-/// Name of the JobSet.
 pub(crate) const NAME: &str = "training";
 
-/// A training that runs.
 pub(crate) struct Group {
     jobsets: Api<JobSet>,
     pods: Api<Pod>,
@@ -79,7 +76,6 @@ impl Group {
         .await
     }
 
-    /// The process of a worker in an epoch.
     pub(crate) fn process(&self, rank: usize, epoch: i32) -> Result<Process> {
         let (_, uid) = self.workers.get(&rank).with_context(|| format!("there is no worker {rank}"))?;
         process::find_one("python3", &[("POD_UID", uid), ("JOBSET_EPOCH", &epoch.to_string())])
@@ -100,9 +96,6 @@ impl Group {
     }
 
     /// The worker that this verdict blames; `None`: nobody knows.
-    ///
-    /// # Errors
-    /// If the text is no verdict.
     pub(crate) fn blamed(&self, verdict: &str) -> Result<Option<usize>> {
         let is_blamed = |name: &str| verdict.contains(&format!(": Pod {name} on node "));
         let blamed = self.workers.iter().find(|(_, (name, _))| is_blamed(name)).map(|(rank, _)| *rank);

@@ -38,15 +38,12 @@ pub(super) struct Kill {
     delay: Duration,
 }
 
-/// The kills of a training, by step.
 pub(super) struct Plan {
     pub(super) kills: Vec<Kill>,
 }
 
-/// What came of a kill.
 pub(super) struct Killed {
     pub(super) kill: Kill,
-    /// The epoch in which the worker was killed.
     pub(super) epoch: i32,
     /// Seconds since 1970.
     pub(super) time: f64,

@@ -10,7 +10,6 @@ use serde::Deserialize;
 /// Number of workers, `completions` of the manifest.
 pub(crate) const WORKERS: usize = 4;
 
-/// One line of a worker.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Line {
     /// Absent in the line of a step.
@@ -38,12 +37,10 @@ impl Line {
         Ok(line)
     }
 
-    /// Whether this is the line of a step.
     pub(super) fn is_step(&self) -> bool {
         self.loss.is_some()
     }
 
-    /// Whether this is the line of an event of this kind.
     pub(super) fn is(&self, event: &str) -> bool {
         self.event.as_deref() == Some(event)
     }

@@ -21,9 +21,6 @@ struct Recovery {
 }
 
 /// Every kill with what it cost, and the sums.
-///
-/// # Errors
-/// If a group did not go on from its last checkpoint.
 pub(super) fn table(shape: &str, kills: &[Killed], log: &Log, undisturbed: &Log) -> Result<String> {
     let recoveries = kills.iter().map(|killed| recovery(killed, log)).collect::<Result<Vec<_>>>()?;
     let mut text = format!(

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use crate::steps::milliseconds;
 
-/// Text of `--help`.
 pub(crate) const HELP: &str = "\
 jobset-test-worker: the worker container of the tests and of the demo.
 
@@ -54,7 +53,6 @@ pub(crate) struct Config {
     pub(crate) step: Option<Duration>,
     /// Lines of output for each step.
     pub(crate) lines: u32,
-    /// Step at which it ends.
     pub(crate) last_step: Option<u64>,
 }
 

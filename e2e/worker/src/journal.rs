@@ -11,7 +11,6 @@ use serde_json::{Map, Value, json};
 
 use crate::config::Config;
 
-/// The journal of one container.
 pub(crate) struct Journal {
     file: Option<File>,
     identity: Map<String, Value>,

@@ -19,7 +19,6 @@ const FAILED: u8 = 1;
 const NOISE: &str =
     "INFO trainer.loop loss 2.3441 grad_norm 0.8123 learning_rate 0.00030000 tokens_per_second 12345.6 rank 0";
 
-/// How a worker hangs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hang {
     /// It waits for ever.
@@ -41,7 +40,6 @@ impl Hang {
     }
 }
 
-/// The steps of a worker.
 #[derive(Debug, Default)]
 pub(crate) struct Steps {
     hang: Mutex<Option<Hang>>,

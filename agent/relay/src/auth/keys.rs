@@ -17,14 +17,12 @@ struct Published {
     keys: Vec<Value>,
 }
 
-/// The issuer and its keys.
 #[derive(Clone, Debug)]
 pub struct KeySet {
     issuer: String,
     keys: Vec<PublishedKey>,
 }
 
-/// A key with its id.
 #[derive(Clone, Debug)]
 pub(super) struct PublishedKey {
     id: String,
@@ -35,26 +33,20 @@ pub(super) struct PublishedKey {
 
 impl KeySet {
     /// Reads both documents. Leaves out keys without an id, and those of unknown kinds.
-    ///
-    /// # Errors
-    /// One of them is not such a document.
     pub fn read(discovery: &str, keys: &str) -> serde_json::Result<Self> {
         let Discovery { issuer } = serde_json::from_str(discovery)?;
         let Published { keys } = serde_json::from_str(keys)?;
         Ok(Self { issuer, keys: keys.into_iter().filter_map(PublishedKey::read).collect() })
     }
 
-    /// The issuer of the tokens.
     pub fn issuer(&self) -> &str {
         &self.issuer
     }
 
-    /// Number of keys.
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }

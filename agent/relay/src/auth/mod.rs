@@ -47,10 +47,8 @@ pub enum Rejection {
     Audience,
     /// Another cluster has issued it.
     Issuer,
-    /// It has expired.
     Expired,
     NotYetValid,
-    /// It is bound to no Pod.
     NoPod,
     /// The API server has denied it.
     Denied,
@@ -61,7 +59,6 @@ pub enum Rejection {
 }
 
 impl Rejection {
-    /// All of them.
     pub const ALL: [Self; 11] = [
         Self::Malformed,
         Self::Algorithm,
@@ -76,7 +73,6 @@ impl Rejection {
         Self::Busy,
     ];
 
-    /// Its label in metrics.
     pub fn label(self) -> &'static str {
         match self {
             Self::Malformed => "malformed",
@@ -104,7 +100,6 @@ pub enum Verdict {
         /// When it expires by its own account, in seconds since 1970.
         expires: i64,
     },
-    /// It is not valid.
     Rejected(Rejection),
 }
 

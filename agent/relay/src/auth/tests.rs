@@ -24,7 +24,6 @@ impl Issuer {
         self.0.public_key().as_ref()
     }
 
-    /// What it publishes, as a key with this id.
     fn keys(&self, id: &str) -> KeySet {
         let (x, y) = self.point()[1..].split_at(32);
         let [x, y] = [x, y].map(|it| URL_SAFE_NO_PAD.encode(it));

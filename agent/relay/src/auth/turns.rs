@@ -35,7 +35,6 @@ impl Places {
         Self(Pool::new(size))
     }
 
-    /// A place of this address.
     fn enter(&self, address: IpAddr) -> Result<Place<()>, Rejection> {
         self.0.enter(&Party::of(address), 1, ()).map_err(|_| Rejection::Busy)
     }

@@ -28,11 +28,9 @@ pub type Bell = Arc<Notify>;
 pub struct Hello {
     /// Its Pod, by its token.
     pub pod: PodRef,
-    /// Name of its JobSet.
     pub jobset: String,
     /// Number of its connection, which the answer has to name.
     pub nonce: Nonce,
-    /// Its last report.
     pub report: Option<Report>,
 }
 
@@ -280,7 +278,6 @@ impl Hub {
         }
     }
 
-    /// Tells all controllers.
     fn tell(&mut self, event: &AgentEvent) {
         if self.controllers.is_empty() {
             return;

@@ -14,9 +14,7 @@ const NOBODY: u64 = 0;
 /// A message to an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outgoing {
-    /// What it is.
     pub kind: Kind,
-    /// The message, encoded.
     pub message: Bytes,
     controller: u64,
 }

@@ -35,7 +35,6 @@ const BUFFER: usize = 64 << 10;
 /// Pause after a connection could not be accepted, as when there are no file descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The socket of the server.
 #[derive(Debug)]
 pub struct Listening {
     listener: TcpListener,

@@ -31,7 +31,6 @@ const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 const SVG: &str = "image/svg+xml";
 const JSON: &str = "application/json";
 
-/// The files of the pages.
 const ASSETS: [(&str, &str, &str); 13] = [
     ("icon.svg", SVG, include_str!("../assets/icon.svg")),
     ("page.css", CSS, include_str!("../assets/page.css")),
@@ -73,7 +72,6 @@ pub(super) fn router(session: Session, live: Arc<Live>) -> Router {
     router.layer(middleware::from_fn_with_state(Arc::new(session), guard))
 }
 
-/// Whether the session lets a request in.
 fn access(session: &Session, request: &Request) -> Access {
     let path = request.uri().path();
     let text = |name| text_of(request.headers(), name);

@@ -14,7 +14,6 @@ use crate::error::Error;
 
 /// The default port of HTTP.
 const HTTP: u16 = 80;
-/// Bytes of a secret.
 const SECRET: usize = 32;
 
 /// A secret of random bytes, as hexadecimal digits.
@@ -73,7 +72,6 @@ pub enum Access {
 }
 
 impl Session {
-    /// A session with a new token.
     pub fn new(port: u16) -> Result<Self, Error> {
         Ok(Self { port, token: Mutex::new(Some(Secret::random()?)), cookie: Secret::random()? })
     }

@@ -42,7 +42,6 @@ impl Running {
         running
     }
 
-    /// The Pod has reported this epoch.
     fn pod(&self, epoch: i32) {
         self.live.take(WatchEvent::Pod(Event::Apply(pod(epoch))));
         self.live.show();

@@ -94,7 +94,6 @@ impl Board {
         self.head.changed.max(self.grid.changed()).max(self.restarts.changed)
     }
 
-    /// The head of the page.
     pub fn head(&self) -> Option<&JobSetTree> {
         self.head.value.as_ref()
     }

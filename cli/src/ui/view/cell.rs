@@ -25,7 +25,6 @@ pub enum CellKind {
 }
 
 impl CellKind {
-    /// The kind for a Pod.
     pub fn of(pod: &PodNode) -> Self {
         match pod.barrier {
             _ if pod.failed => Self::Failed,
@@ -72,7 +71,6 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// The cell of a Pod.
     pub fn of(pod: &PodNode) -> Self {
         let epoch = pod.epoch.as_ref().and_then(|epoch| epoch.parse().ok());
         Self { pod: pod.name.clone(), kind: CellKind::of(pod), epoch }

@@ -21,7 +21,6 @@ pub struct GroupLayout {
     pub more: usize,
 }
 
-/// The Pods of a Job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct JobLayout {
     pub name: String,
@@ -45,7 +44,6 @@ pub struct Grid {
 pub struct GridSnapshot<'a> {
     /// The replicatedJobs with their Jobs. The cells are in this order.
     pub groups: &'a [GroupLayout],
-    /// The names of the Pods.
     pub pods: Vec<&'a str>,
     /// The letters of the states, one for each Pod.
     pub kinds: String,
@@ -56,7 +54,6 @@ pub struct GridSnapshot<'a> {
 /// A changed cell. It is written as its place, the letter of its state, its epoch and the name of its Pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CellChange<'a> {
-    /// The place in the grid.
     pub place: usize,
     pub cell: &'a Cell,
 }

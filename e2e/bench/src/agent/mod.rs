@@ -29,7 +29,6 @@ use crate::{at_least_one, results};
 use mode::{CASES, CASES_OVER_STREAM, SIDECAR};
 use report::AgentFigures;
 
-/// Nodes of the cluster.
 const NODES: usize = 2;
 
 /// Measures the agent on real kubelets: memory, time to its first report, requests, and restarts of four workers on two nodes.
@@ -59,9 +58,6 @@ pub struct AgentOptions {
 }
 
 /// Measures, and writes and prints the result.
-///
-/// # Errors
-/// If something does not come up, or a group does not come back in time.
 pub async fn run(options: &AgentOptions) -> Result<()> {
     std::fs::create_dir_all(&options.results)
         .with_context(|| format!("cannot create {}", options.results.display()))?;

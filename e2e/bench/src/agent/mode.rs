@@ -41,7 +41,6 @@ pub(super) const CASES: [ModeCase; 5] = [
     case("recreate", MeasuredMode::Recreate),
 ];
 
-/// Those over the agent stream.
 pub(super) const CASES_OVER_STREAM: [ModeCase; 2] = [
     ModeCase { most_requests: None, ..SIDECAR },
     ModeCase { most_seconds: Some(0.08), ..case("supervisor", MeasuredMode::Supervisor) },

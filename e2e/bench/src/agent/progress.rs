@@ -22,7 +22,6 @@ use crate::report::rounded;
 const STEP_MILLISECONDS: &str = "10";
 /// Lines of output for each step, in the modes that have any.
 const LINES_PER_STEP: &str = "10";
-/// Finds the step in them.
 const PATTERN: &str = "^step ([0-9]+)";
 /// For how long agents are measured. The kernel counts CPU time in hundredths of a second.
 const MEASURED: Duration = Duration::from_mins(1);

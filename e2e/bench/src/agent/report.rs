@@ -19,7 +19,6 @@ const PROGRESS_RSS_MB: f64 = 6.3;
 /// Longest time from an agent's start to its first report, in milliseconds.
 const FIRST_PATCH_MS: f64 = 60.0;
 
-/// What was measured.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct AgentFigures {
     /// Release and feature gates of the kubelets.
@@ -56,7 +55,6 @@ pub(super) struct ProgressFigures {
     pub(super) rss_kib: u64,
 }
 
-/// Restarts of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct RestartSeries {
     /// From the worker's exit to the last worker's start, by the workers' journals.

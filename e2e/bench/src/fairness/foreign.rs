@@ -25,7 +25,6 @@ const MARGIN: usize = 200;
 /// Time in which a controller that has Jobs to create, or the Job controller that has Jobs to reconcile, writes one.
 const SETTLED: Duration = Duration::from_secs(5);
 
-/// The JobSets.
 pub(super) struct ForeignJobs {
     jobsets: Api<JobSet>,
     jobs: Api<Job>,
@@ -45,7 +44,6 @@ impl ForeignJobs {
         Ok(Self { jobsets, jobs: Api::namespaced(client, namespace), replicas })
     }
 
-    /// Number of Jobs.
     pub(super) async fn count(&self) -> Result<usize> {
         let page = self.jobs.list_metadata(&ListParams::default().limit(1)).await?;
         Ok(page.items.len() + usize::try_from(page.metadata.remaining_item_count.unwrap_or(0))?)
@@ -86,7 +84,6 @@ impl ForeignJobs {
         Ok(jobs)
     }
 
-    /// Number of Jobs of each JobSet.
     async fn by_jobset(&self) -> Result<BTreeMap<String, usize>> {
         let (mut found, mut params) = (BTreeMap::new(), ListParams::default().limit(PAGE));
         loop {

@@ -20,7 +20,6 @@ const NAMESPACE: &str = "hostile";
 /// Time between two changes. Two hundred JobSets are changed in 10 s.
 const CHANGE: Duration = Duration::from_millis(50);
 
-/// The JobSets.
 pub(super) struct HostileJobSets {
     jobsets: Api<JobSet>,
     names: Vec<String>,

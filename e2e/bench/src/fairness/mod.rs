@@ -30,7 +30,6 @@ use foreign::ForeignJobs;
 use hostile::HostileJobSets;
 use report::FairnessFigures;
 
-/// Nodes of the cluster.
 const NODES: usize = 2;
 /// JobSets that create Jobs at once.
 const JOBSETS: usize = 20;
@@ -74,9 +73,6 @@ pub struct FairnessOptions {
 }
 
 /// Measures, and writes and prints the result.
-///
-/// # Errors
-/// If something does not come up, or a group does not come back in time.
 pub async fn run(options: &FairnessOptions) -> Result<()> {
     std::fs::create_dir_all(&options.results)
         .with_context(|| format!("cannot create {}", options.results.display()))?;

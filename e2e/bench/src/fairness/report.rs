@@ -15,7 +15,6 @@ const FOREIGN_JOBS: f64 = 100_000.0;
 /// The least part of the compared controller's rate.
 const LEAST_RATE: f64 = 0.8;
 
-/// What was measured.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct FairnessFigures {
     /// From a worker's exit to the last worker's start: while nothing else happens,

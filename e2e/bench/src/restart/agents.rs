@@ -29,14 +29,12 @@ pub(super) struct Agents {
 
 struct SharedByAgents {
     links: Links,
-    /// UID of the JobSet.
     uid: String,
     mode: WatchMode,
     roll: Roll,
 }
 
 impl Agents {
-    /// Starts the agents of these Pods, all at once.
     pub(super) fn start(links: Links, mode: WatchMode, uid: String, pods: &[String]) -> Self {
         let shared = Arc::new(SharedByAgents { links, uid, mode, roll: Roll::new(pods.len()) });
         shared.roll.set_out(1);

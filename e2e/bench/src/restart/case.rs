@@ -10,7 +10,6 @@ use crate::{at_least_one, results};
 
 /// Restarts of each JobSet: five are enough where each takes ten seconds and more.
 const RESTARTS: usize = 5;
-/// Restarts over the stream.
 const STREAM_RESTARTS: usize = 20;
 
 /// What an agent does with its watch on the JobSet, or with its connection to a relay, when its Pod restarts.
@@ -64,7 +63,6 @@ impl Strategy {
         if self == Self::Recreate { "Recreate" } else { "InPlaceRestart" }
     }
 
-    /// The strategy in words.
     fn words(self) -> String {
         let Self::InPlace { watch, way } = self else { return "Recreate".to_owned() };
         let way = match way {
@@ -92,7 +90,6 @@ impl fmt::Display for Case {
 }
 
 impl Case {
-    /// The file of its result.
     pub(super) fn file(self) -> String {
         let agents = self.agents;
         let Strategy::InPlace { watch, way } = self.strategy else {
@@ -173,7 +170,6 @@ impl Options {
         self.agents.iter().flat_map(of).collect()
     }
 
-    /// The number of restarts of a case.
     pub(super) fn restarts_of(&self, case: Case) -> usize {
         let default = if case.strategy.way() == Some(Way::Stream) { STREAM_RESTARTS } else { RESTARTS };
         self.restarts.unwrap_or(default)

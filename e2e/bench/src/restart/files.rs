@@ -7,9 +7,6 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 const OTHERS: usize = 2_000;
 
 /// Raises the limit as far as the system permits. The relays inherit it.
-///
-/// # Errors
-/// If it is too low for so many agents.
 pub(super) fn raise_limit(agents: usize) -> Result<()> {
     let limit = getrlimit(Resource::Nofile);
     // Where it cannot be raised it stays, and may be enough.
@@ -17,7 +14,6 @@ pub(super) fn raise_limit(agents: usize) -> Result<()> {
     check(agents, getrlimit(Resource::Nofile).current)
 }
 
-/// Checks the limit, if there is one.
 fn check(agents: usize, limit: Option<u64>) -> Result<()> {
     let needed = agents + OTHERS;
     let files = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);

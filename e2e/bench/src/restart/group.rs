@@ -29,7 +29,6 @@ pub(super) struct Bench<'a> {
     pub(super) meter: Meter,
     /// Process id of the controller.
     pub(super) controller: u32,
-    /// The number of restarts.
     pub(super) restarts: usize,
     /// What the agents of the stream need, if reports go over it.
     pub(super) stream: Option<StreamBench<'a>>,
@@ -44,14 +43,12 @@ pub(super) struct StreamBench<'a> {
     pub(super) folder: &'a Path,
 }
 
-/// The JobSet.
 pub(super) struct MeasuredGroup {
     pub(super) uid: String,
     pub(super) shape: Vec<Shape>,
     pub(super) history: History,
 }
 
-/// What was counted before a restart.
 pub(super) struct Before {
     requests: ApiRequests,
     cpu: CpuReading,

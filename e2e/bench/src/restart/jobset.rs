@@ -8,7 +8,6 @@ use jobset_harness::workload::{STORY_1, Workload};
 
 use super::case::{Strategy, Way};
 
-/// Name of the JobSet.
 pub(super) const NAME: &str = "bench";
 pub(super) const NAMESPACE: &str = "default";
 /// Most Pods of one Job: what the Job controller creates at once.
@@ -19,7 +18,6 @@ const MAX_RESTARTS: i32 = 1_000_000;
 /// Jobs of one replicatedJob.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
-    /// Name of the replicatedJob.
     pub(super) name: &'static str,
     /// Jobs.
     pub(super) replicas: usize,
@@ -35,7 +33,6 @@ pub(super) fn shape(pods: usize) -> Vec<Shape> {
     [full, rest].into_iter().filter(|group| group.replicas * group.parallelism > 0).collect()
 }
 
-/// The name of the first Job.
 pub(super) fn first_job(shape: &[Shape]) -> Option<String> {
     Some(format!("{NAME}-{}-0", shape.first()?.name))
 }

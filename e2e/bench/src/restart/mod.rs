@@ -49,9 +49,6 @@ use report::{CaseReport, GoSeconds};
 
 /// Measures all cases, and writes and prints the results. A case that fails ends the benchmark; the results of earlier
 /// cases are printed all the same.
-///
-/// # Errors
-/// If something does not come up, or does not happen in time; the text says how many agents are in which state.
 pub async fn run(options: &Options) -> Result<()> {
     std::fs::create_dir_all(&options.results)
         .with_context(|| format!("cannot create {}", options.results.display()))?;

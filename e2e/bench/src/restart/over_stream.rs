@@ -23,7 +23,6 @@ const LAST_WRITE: Duration = Duration::from_secs(2);
 /// How long agents are looked at to which nothing happens.
 const IDLE: Duration = Duration::from_mins(1);
 
-/// The agents of one case.
 pub(super) struct StreamAgents {
     /// The folder of each agent, in the order of the Pods.
     folders: Vec<PathBuf>,

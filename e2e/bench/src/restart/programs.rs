@@ -66,7 +66,6 @@ impl Programs {
         }
     }
 
-    /// Starts what a case needs.
     pub(super) async fn start(&self, case: Case, client: &Client, plane: &Handle) -> Result<Running> {
         let program = self.controller_of(case);
         let (mut certificate, mut relays) = (None, None);

@@ -125,7 +125,6 @@ impl StreamSetup {
         Ok(sum)
     }
 
-    /// The relay of an agent that has this folder.
     pub(super) fn relay(&self, agent: usize, folder: PathBuf) -> Relay {
         let address = self.agents[agent % self.agents.len()].to_string();
         Relay { address, name: self.name.clone(), leader: self.leader.clone(), folder }

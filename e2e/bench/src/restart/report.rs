@@ -11,15 +11,12 @@ use crate::meter::CpuSeconds;
 use crate::phases::Phases;
 use crate::report::{Report, Table, number, rounded};
 
-/// The result of one case.
 pub(super) type CaseReport = Report<CaseFigures>;
 
-/// What was measured in one case.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct CaseFigures {
     #[serde(flatten)]
     pub(super) case: Case,
-    /// The restarts, in their order.
     pub(super) restarts: Vec<Restart>,
     /// Peak of the controller's resident memory, from its start to the end of the case.
     pub(super) controller_peak_rss_kib: u64,
@@ -34,9 +31,7 @@ pub(super) struct CaseFigures {
 /// Restarts of as many Pods by the Go manager.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct GoSeconds {
-    /// The median of the restarts.
     go_seconds: f64,
-    /// The restarts, in their order.
     go_restart_seconds: Vec<f64>,
 }
 
@@ -55,13 +50,11 @@ impl GoSeconds {
     }
 }
 
-/// One restart of the group.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Restart {
     /// In place from the failure, visible at the API server or reported over the stream, to the last agent that lifted its
     /// barrier; by recreation to the creation of the last Pod.
     pub(super) seconds: f64,
-    /// The parts of that.
     pub(super) phases: Phases,
     /// Requests of all clients that the API server answered until the JobSet had settled, with ended watches.
     pub(super) api_requests: u64,
@@ -76,7 +69,6 @@ pub(super) struct Restart {
 }
 
 impl CaseFigures {
-    /// The median of a figure over the restarts.
     pub(super) fn median(&self, figure: impl Fn(&Restart) -> f64) -> f64 {
         median(self.restarts.iter().map(figure))
     }

@@ -31,14 +31,12 @@ impl ApiRequests {
         Self(requests)
     }
 
-    /// What was counted since `before`.
     pub(super) fn since(&self, before: &Self) -> Self {
         let earlier = |name: &String| before.0.get(name).copied().unwrap_or_default();
         let more = self.0.iter().map(|(name, count)| (name.clone(), count.saturating_sub(earlier(name))));
         Self(more.filter(|(_, count)| *count > 0).collect())
     }
 
-    /// The sum of all.
     pub(super) fn total(&self) -> u64 {
         self.0.values().sum()
     }

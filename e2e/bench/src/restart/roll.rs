@@ -33,7 +33,6 @@ impl fmt::Display for AgentStage {
     }
 }
 
-/// What happened on the way to one epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct WayToEpoch {
     /// The last restart of an agent.
@@ -43,7 +42,6 @@ pub(super) struct WayToEpoch {
     pub(super) reported: Option<Instant>,
     /// The last lift of a barrier in the epoch.
     pub(super) lifted: Option<Instant>,
-    /// Reports of any epoch that failed.
     pub(super) failed_reports: usize,
 }
 
@@ -117,7 +115,6 @@ impl fmt::Display for RollRecord {
 pub(super) struct Roll(watch::Sender<RollRecord>);
 
 impl Roll {
-    /// The roll of `agents` agents that have not started.
     pub(super) fn new(agents: usize) -> Self {
         Self(watch::Sender::new(RollRecord::new(vec![AgentStage::Starts; agents])))
     }
@@ -127,7 +124,6 @@ impl Roll {
         self.0.send_modify(|record| record.set_out(target));
     }
 
-    /// An agent has reached this stage.
     pub(super) fn note(&self, agent: usize, stage: AgentStage) {
         self.0.send_modify(|record| record.note(agent, stage, Instant::now()));
     }

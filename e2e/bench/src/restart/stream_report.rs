@@ -23,7 +23,6 @@ struct Targets {
 
 /// CPU seconds of the API server until the last lift, median.
 const API_SERVER_SECONDS: f64 = 1.0;
-/// Writes to the JobSet in each restart.
 const JOBSET_WRITES: f64 = 2.0;
 
 impl Targets {

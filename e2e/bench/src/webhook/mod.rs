@@ -64,9 +64,6 @@ fn in_seconds(text: &str) -> Result<Duration, ParseIntError> {
 }
 
 /// Measures, and writes and prints the result.
-///
-/// # Errors
-/// If something does not come up, or an answer is wrong.
 pub async fn run(options: &WebhookOptions) -> Result<()> {
     std::fs::create_dir_all(&options.results)
         .with_context(|| format!("cannot create {}", options.results.display()))?;

@@ -15,7 +15,6 @@ const BESIDE_MS: f64 = 500.0;
 /// Most resident memory, in MB.
 const RSS_MB: f64 = 24.0;
 
-/// What was measured.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct WebhookFigures {
     pub(super) mutate: ReviewFigures,
@@ -28,7 +27,6 @@ pub(super) struct WebhookFigures {
     pub(super) jobset_bytes: usize,
 }
 
-/// Reviews of one webhook.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct ReviewFigures {
     /// CPU time of the service for one review, in user and in kernel mode, sent one after the other on each connection.

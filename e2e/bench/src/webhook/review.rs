@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 
 const UID: &str = "705ab4f5-6393-11e8-b7cc-42010a800002";
 
-/// One of the webhooks that are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReviewedWebhook {
     Mutate,
@@ -26,7 +25,6 @@ pub(super) struct Review {
 }
 
 impl ReviewedWebhook {
-    /// Name of the figures.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Mutate => "mutate",
@@ -64,7 +62,6 @@ impl Review {
     }
 }
 
-/// The review of the creation of an object.
 fn admission_review(webhook: ReviewedWebhook, object: &Value) -> Value {
     let (group, version, kind, resource) = match webhook {
         ReviewedWebhook::Mutate | ReviewedWebhook::Validate => ("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets"),

@@ -28,7 +28,6 @@ pub(super) struct Service {
     pub(super) program: Program,
     /// It issues the certificate.
     _certs: Program,
-    /// Address of the webhooks.
     pub(super) address: SocketAddr,
     health: SocketAddr,
 }

@@ -11,7 +11,6 @@ use super::cell;
 
 const LABELS: &str = "api/protocol/src/labels.rs";
 
-/// A public constant.
 struct Constant {
     name: String,
     value: String,

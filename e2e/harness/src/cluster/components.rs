@@ -28,13 +28,11 @@ impl Components<'_> {
         self.process("kube-apiserver", None, &[list, audit].concat(), &self.options.api_server_args)
     }
 
-    /// kube-controller-manager.
     pub(super) fn controller_manager(&self) -> Result<ProcessDefinition> {
         let list = include_str!("../../configs/kube-controller-manager.flags");
         self.process("kube-controller-manager", None, list, &self.options.controller_manager_args)
     }
 
-    /// kube-scheduler.
     pub(super) fn scheduler(&self) -> Result<ProcessDefinition> {
         self.process(
             "kube-scheduler",

@@ -15,9 +15,6 @@ use crate::paths;
 const LIMIT: Duration = Duration::from_mins(3);
 
 /// Ends the cluster in `dir` and removes the folder.
-///
-/// # Errors
-/// When there is none, or it does not end.
 pub fn down(dir: &Path) -> Result<()> {
     let ready = storage::recorded(dir)?;
     let pid = i32::try_from(ready.owner).ok().and_then(Pid::from_raw).context("the record has no process id")?;

@@ -103,7 +103,6 @@ impl Cluster {
         self.0.stop().await
     }
 
-    /// The names of the nodes.
     pub fn nodes(&self) -> &[String] {
         &self.0.ready.nodes
     }
@@ -124,18 +123,12 @@ impl Cluster {
     }
 
     /// Joins the networks of two clusters: Pods of one reach the API server, the nodes and the Pods of the other.
-    ///
-    /// # Errors
-    /// When `ip` refuses it.
     pub async fn join(&self, other: &Cluster) -> Result<()> {
         let (one, two) = (supervisor_socket(self.dir()), supervisor_socket(other.dir()));
         network::join((&one, self.0.ready.address), (&two, other.0.ready.address)).await
     }
 
     /// Drops all that Pods send to, and receive from, these ports of these addresses, until [`Cluster::unblock`].
-    ///
-    /// # Errors
-    /// When `nft` refuses it.
     pub async fn block(&self, addresses: &[String], ports: &[u16]) -> Result<()> {
         let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
         let (addresses, ports) = (addresses.join(", "), ports.join(", "));
@@ -149,9 +142,6 @@ impl Cluster {
     }
 
     /// Ends [`Cluster::block`]. It is no error if nothing is blocked.
-    ///
-    /// # Errors
-    /// When `nft` fails.
     pub async fn unblock(&self) -> Result<()> {
         let rules = format!("add table ip {BLOCK}; delete table ip {BLOCK}");
         network::nft(&supervisor_socket(self.dir()), &rules).await
@@ -159,17 +149,11 @@ impl Cluster {
 
     /// Enforces the NetworkPolicies of the cluster, those of later, too, until the result is dropped. Pods that no policy selects are not
     /// touched.
-    ///
-    /// # Errors
-    /// When the API server does not answer, or `nft` refuses the rules.
     pub async fn enforce_network_policies(&self) -> Result<Enforcement> {
         Enforcement::start(self.client(), supervisor_socket(self.dir())).await
     }
 
     /// Stops the kubelet of a node; its containers go on.
-    ///
-    /// # Errors
-    /// When there is no such node, or the kubelet does not end.
     pub async fn stop_kubelet(&self, node: &str) -> Result<()> {
         self.0.stop_process(&kubelet_name(node), STOP_GRACE).await
     }
@@ -219,7 +203,6 @@ impl Handle {
         self.config.clone()
     }
 
-    /// A kubeconfig of a cluster administrator.
     pub fn kubeconfig(&self) -> &Path {
         &self.ready.kubeconfig
     }
@@ -234,7 +217,6 @@ impl Handle {
         &self.ready
     }
 
-    /// The path of `kubectl`.
     pub fn kubectl_path(&self) -> PathBuf {
         self.ready.programs.join("kubectl")
     }

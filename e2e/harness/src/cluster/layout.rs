@@ -114,7 +114,6 @@ impl Options {
         self
     }
 
-    /// The family of the addresses.
     pub(super) fn family(&self) -> Family {
         if self.ipv6 { Family::V6 } else { Family::V4 }
     }
@@ -134,12 +133,10 @@ impl Options {
     }
 }
 
-/// A cluster that is ready for use.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Ready {
     /// The folder of its state and logs.
     pub dir: PathBuf,
-    /// A kubeconfig of a cluster administrator.
     pub kubeconfig: PathBuf,
     /// The API server's URL, reachable from the host.
     pub server: String,
@@ -147,7 +144,6 @@ pub struct Ready {
     pub address: IpAddr,
     /// The host's address as the API server and the Pods reach it, for instance for a webhook that runs on the host.
     pub host_address: IpAddr,
-    /// The names of the nodes.
     pub nodes: Vec<String>,
     /// The owner's process id.
     pub owner: u32,
@@ -157,7 +153,6 @@ pub struct Ready {
     pub node_programs: Option<PathBuf>,
 }
 
-/// One node.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) name: String,
@@ -170,7 +165,6 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// The socket of the node's containerd.
     pub(super) fn containerd_socket(&self) -> PathBuf {
         containerd_socket(&self.dir)
     }
@@ -197,7 +191,6 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// The layout of a cluster in `slot`.
     pub(super) fn new(dir: &Path, slot: &NetworkSlot, options: &Options) -> Self {
         let (family, nodes, names) = (options.family(), options.nodes, &options.node_names);
         let nodes = (1..=nodes).filter_map(|number| u8::try_from(number).ok()).map(|number| {
@@ -236,7 +229,6 @@ impl Layout {
         self.pki(&format!("{name}.kubeconfig"))
     }
 
-    /// The log of a process.
     pub(super) fn log(&self, process: &str) -> PathBuf {
         self.dir.join("logs").join(format!("{process}.log"))
     }
@@ -246,7 +238,6 @@ impl Layout {
         supervisor_socket(&self.dir)
     }
 
-    /// The names of the nodes.
     pub(super) fn node_names(&self) -> Vec<String> {
         self.nodes.iter().map(|node| node.name.clone()).collect()
     }

@@ -15,7 +15,6 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt as _;
 use kube::core::{Selector, SelectorExt as _};
 
-/// The table of nftables.
 pub(super) const TABLE: &str = "jobset_policies";
 
 /// What the policies of a cluster apply to.
@@ -49,7 +48,6 @@ impl Direction {
         }
     }
 
-    /// Peers and ports of each rule of a policy.
     fn rules(self, policy: &NetworkPolicy) -> Vec<(&[NetworkPolicyPeer], &[NetworkPolicyPort])> {
         let Some(spec) = &policy.spec else { return Vec::new() };
         match self {
@@ -80,9 +78,6 @@ fn slice<T>(list: Option<&[T]>) -> &[T] {
 
 impl PolicyInputs {
     /// A script for nft that replaces the rules of before at once.
-    ///
-    /// # Errors
-    /// A selector is invalid.
     pub(super) fn script(&self) -> Result<String> {
         let mut chains = String::new();
         let mut jumps = String::new();

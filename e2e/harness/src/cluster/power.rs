@@ -28,9 +28,6 @@ const STATE: &str = "containerd-state";
 
 impl Cluster {
     /// Takes the power of a node: its kubelet, containerd, shims and containers end at once, and nobody is told.
-    ///
-    /// # Errors
-    /// When there is no such node, or something does not end.
     pub async fn power_off(&self, node: &str) -> Result<()> {
         // The kubelet first, so that it does not tell of the rest.
         self.stop_process(&kubelet_name(node), Duration::ZERO).await?;
@@ -52,9 +49,6 @@ impl Cluster {
     }
 
     /// Gives a node its power back: containerd, then its kubelet.
-    ///
-    /// # Errors
-    /// When its power is on, or containerd does not serve in time.
     pub async fn power_on(&self, node: &str) -> Result<()> {
         let ctr = self.ready().node_programs.as_ref().context("a control plane has no nodes")?.join("ctr");
         self.restart_process(&containerd_name(node)).await?;
@@ -63,9 +57,6 @@ impl Cluster {
     }
 
     /// Takes the power of a node, and gives it back at once.
-    ///
-    /// # Errors
-    /// As [`Cluster::power_off`] and [`Cluster::power_on`].
     pub async fn reboot(&self, node: &str) -> Result<()> {
         self.power_off(node).await?;
         self.power_on(node).await

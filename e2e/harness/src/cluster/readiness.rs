@@ -138,7 +138,6 @@ pub(super) async fn services(inside: IpAddr) -> Result<()> {
     Ok(())
 }
 
-/// The containerd at `socket` serves.
 pub(super) async fn containerd(ctr: &Path, socket: &Path) -> Result<()> {
     wait::until(LIMIT, format!("containerd at {}", socket.display()), || async {
         let output = Command::new(ctr).arg("--address").arg(socket).arg("version").output().await;

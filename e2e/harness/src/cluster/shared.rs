@@ -5,7 +5,6 @@ use tokio::sync::OnceCell;
 
 use super::handle::Cluster;
 
-/// The nodes of the shared cluster.
 const NODES: usize = 2;
 
 static SHARED: OnceCell<Result<Cluster, String>> = OnceCell::const_new();

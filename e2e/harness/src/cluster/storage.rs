@@ -16,10 +16,8 @@ const KEPT: usize = 8;
 /// The file that says how to use a running cluster.
 const RECORD: &str = "cluster.json";
 
-/// What stays of a cluster that ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Nothing.
     Remove,
     /// Its logs, certificates and configuration, in its folder.
     KeepLogs,

@@ -56,7 +56,6 @@ pub(super) enum Response {
     Failed(String),
 }
 
-/// Asks the supervisor that listens on `socket`.
 pub(super) async fn ask(socket: &Path, request: &Request) -> Result<Response> {
     let mut stream = UnixStream::connect(socket)
         .await

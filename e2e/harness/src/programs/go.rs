@@ -105,7 +105,6 @@ const CERT_MANAGER: Module = Module::new("cert-manager", &["."]);
 const GO_JOBSET: Module =
     Module::new("jobset", &["sigs.k8s.io/jobset", "sigs.k8s.io/jobset/cmd/in-place-restart-agent"]);
 
-/// Which programs are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Set {
     /// etcd and the components of Kubernetes, `kubectl` among them.
@@ -123,7 +122,6 @@ pub enum Helm {
     V4,
 }
 
-/// The built Go programs.
 #[derive(Clone, Debug)]
 pub struct GoPrograms {
     dirs: Vec<PathBuf>,
@@ -132,7 +130,6 @@ pub struct GoPrograms {
 }
 
 impl GoPrograms {
-    /// The absolute path of a program.
     pub fn path(&self, name: &str) -> Result<PathBuf> {
         let kubelets = NODE_COMPONENTS.contains(&name).then_some(&self.kubelets);
         kubelets
@@ -160,17 +157,11 @@ impl GoPrograms {
 /// environment names the versions of Kubernetes.
 ///
 /// A second caller waits for the first. A cold build takes about ten minutes on two cores.
-///
-/// # Errors
-/// When Go is missing or a build fails; the text has the last lines of the compiler.
 pub fn ensure(set: Set) -> Result<GoPrograms> {
     ensure_versions(set, Versions::from_environment()?)
 }
 
 /// As [`ensure`], with these versions of Kubernetes.
-///
-/// # Errors
-/// As [`ensure`].
 pub fn ensure_versions(set: Set, versions: Versions) -> Result<GoPrograms> {
     let (root, _lock) = locked(FOLDER)?;
     let control_plane = ensure_module(&root, &Module::kubernetes(versions.control_plane))?;
@@ -205,7 +196,6 @@ pub fn ensure_cert_manager() -> Result<PathBuf> {
     Ok(ensure_one(&CERT_MANAGER)?.join("cert-manager"))
 }
 
-/// The programs of the Go JobSet.
 #[derive(Clone, Debug)]
 pub struct GoJobSetPrograms {
     /// The manager: controller and webhook in one.

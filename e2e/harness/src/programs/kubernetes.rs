@@ -59,9 +59,6 @@ impl Versions {
     }
 
     /// The versions that the caller names; what it leaves out is the environment's choice.
-    ///
-    /// # Errors
-    /// As [`Versions::from_environment`].
     pub fn chosen(control_plane: Option<Kubernetes>, kubelets: Option<Kubernetes>) -> Result<Self> {
         let control_plane = control_plane.map_or_else(|| named(CONTROL_PLANE), |version| Ok(Some(version)))?;
         let kubelets = kubelets.map_or_else(|| named(KUBELETS), |version| Ok(Some(version)))?;
@@ -82,7 +79,6 @@ impl Versions {
     }
 }
 
-/// The version that a variable names, if it is set.
 fn named(variable: &str) -> Result<Option<Kubernetes>> {
     match std::env::var(variable) {
         Ok(value) => parsed(variable, &value),

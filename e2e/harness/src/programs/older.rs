@@ -32,7 +32,6 @@ pub async fn older_binaries() -> Result<Option<RustBinaries>> {
     Ok(Some(RustBinaries { agent, controller, relay, ..now }))
 }
 
-/// The commit in full.
 fn commit() -> Result<Option<String>> {
     let named = std::env::var(VARIABLE).ok();
     let name = named.as_deref().unwrap_or(COMMIT);
@@ -58,7 +57,6 @@ fn git(args: &[&str]) -> Command {
     git
 }
 
-/// The folder of the programs of this commit.
 fn build_older(commit: &str) -> Result<PathBuf> {
     let (all, _lock) = locked("older")?;
     let folder = all.join(commit);

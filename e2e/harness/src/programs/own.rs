@@ -14,15 +14,10 @@ use crate::progress::progress;
 /// The static binaries that images are made from.
 #[derive(Clone, Debug)]
 pub struct RustBinaries {
-    /// `jobset-agent`.
     pub agent: PathBuf,
-    /// `jobset-controller`.
     pub controller: PathBuf,
-    /// `jobset-webhook`.
     pub webhook: PathBuf,
-    /// `jobset-certs`.
     pub certs: PathBuf,
-    /// `jobset-relay`.
     pub relay: PathBuf,
     /// The worker of tests and demo, `jobset-test-worker`.
     pub worker: PathBuf,
@@ -135,7 +130,6 @@ fn build_own(triple: &str, profile: &str, selection: &[&str]) -> Result<()> {
     build(&paths::workspace(), &Output::Shared, triple, profile, selection)
 }
 
-/// Builds programs of a workspace.
 pub(super) fn build(workspace: &Path, output: &Output, triple: &str, profile: &str, selection: &[&str]) -> Result<()> {
     let start = Instant::now();
     progress(&format!("cargo build --profile {profile} {}", selection.join(" ")));

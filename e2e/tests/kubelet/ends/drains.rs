@@ -11,7 +11,6 @@ use rstest::rstest;
 
 use super::{has_restarted, have_come_without_back_off, not_counting_maintenance, own_cluster};
 
-/// Grace of the Pods.
 const GRACE: u32 = 2;
 /// Drains in a row. With the back-off of the Job controller, the third one waits for 40 s.
 const DRAINS: i32 = 3;

@@ -11,7 +11,6 @@ use super::super::shared::{assert_replaced, start};
 use super::restarts_before_a_successor_reports;
 use super::{first_after, has_restarted, have_come_without_back_off, not_counting_maintenance};
 
-/// Evictions of each group.
 const EVICTIONS: i32 = 10;
 
 #[rstest]
