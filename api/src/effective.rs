@@ -148,9 +148,6 @@ impl JobSet {
     }
 
     /// The request of a restart that the annotation [`labels::RESTART_REQUEST`] holds.
-    ///
-    /// # Errors
-    /// The problems of a value that is no request.
     pub fn restart_request(&self) -> Option<Result<RestartRequest, Problems>> {
         self.annotation(labels::RESTART_REQUEST).map(RestartRequest::parse)
     }

@@ -80,9 +80,6 @@ impl Default for Gates {
 impl Gates {
     /// The gates with these values set. The value of a single gate overrides `AllAlpha` and `AllBeta`, as in
     /// Kubernetes.
-    ///
-    /// # Errors
-    /// [`InvalidGates::Unknown`] if a name is unknown.
     pub fn with<'a>(mut self, values: impl IntoIterator<Item = (&'a str, bool)>) -> Result<Self, InvalidGates> {
         let (of_stages, of_gates): (Vec<_>, Vec<_>) = values.into_iter().partition(|(name, _)| stage(name).is_some());
         for (name, value) in of_stages {

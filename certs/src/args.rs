@@ -90,10 +90,6 @@ fn named_secret(text: &str) -> Result<(String, String), String> {
 
 impl Args {
     /// What the loop needs to know.
-    ///
-    /// # Errors
-    /// When a name does not fit into a certificate, two certificates or Secrets have the same name, or the lifetimes do not fit
-    /// together.
     pub fn settings(&self) -> anyhow::Result<Settings> {
         let lifetimes = Lifetimes::new(self.ca_lifetime, self.cert_lifetime)
             .context("the lifetimes given by --ca-lifetime and --cert-lifetime do not fit together")?;

@@ -133,9 +133,6 @@ pub(crate) fn is_settled(authority: Validity, all_replaced: bool, lifetimes: &Li
 }
 
 /// Until when the CA can stay. It is due when it could not outlive a serving certificate issued now.
-///
-/// # Errors
-/// Why it has to be replaced.
 pub fn authority(
     found: &Result<Authority, Defect>,
     lifetimes: &Lifetimes,
@@ -153,9 +150,6 @@ pub fn authority(
 
 /// Until when the serving certificate can stay. It is due when a third of its lifetime is left. Names that it has beyond
 /// those do no harm.
-///
-/// # Errors
-/// Why it has to be replaced.
 pub fn serving(
     found: &Result<Serving, Defect>,
     names: &Names,

@@ -22,9 +22,6 @@ pub struct Program {
 
 impl Program {
     /// Opens the port.
-    ///
-    /// # Errors
-    /// When the arguments do not fit together, or the port is taken.
     pub fn open(args: &Args) -> anyhow::Result<Self> {
         let health = Port::open(args.health_listen, "health-listen", "health checks and metrics")?;
         Ok(Self { settings: args.settings()?, health })
@@ -36,9 +33,6 @@ impl Program {
     }
 
     /// Issues and publishes until `stop`.
-    ///
-    /// # Errors
-    /// When a metric cannot be registered, or the thread of the port cannot be started.
     pub async fn run(self, client: Client, stop: CancellationToken) -> anyhow::Result<()> {
         let Self { settings, health } = self;
         let registry = Registry::new();

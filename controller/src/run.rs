@@ -38,9 +38,6 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
 ///
 /// Its threads: the loop, the election, the ports, and those of the runtime, which have the requests. None of them delays
 /// another. When the election ends, this ends, too, also while the loop stands still.
-///
-/// # Errors
-/// As [`run`].
 pub async fn work(args: Args, config: Config, health: Health, stop: CancellationToken) -> anyhow::Result<()> {
     let registry = Registry::new();
     let clients = Clients::new(config.clone(), &registry)?;

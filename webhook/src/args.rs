@@ -53,9 +53,6 @@ pub struct Args {
 impl Args {
     /// Reads the command line, in which the Go JobSet's manager's flags and configuration file are understood, too. Ends
     /// the program with a help text or an error of usage, as [`Parser::parse`] does.
-    ///
-    /// # Errors
-    /// If the configuration file cannot be used.
     pub fn of_command_line() -> Result<Self, jobset_configuration::Error> {
         let Arguments { own, ignored } = arguments::<Self>(Program::Webhook)?;
         Ok(Self { ignored, ..own })

@@ -92,9 +92,6 @@ pub struct Metrics {
 
 impl Metrics {
     /// Registers them, each counter with 0: one that appears with its first event shows no increase.
-    ///
-    /// # Errors
-    /// If they are registered already.
     pub fn register(registry: &Registry) -> prometheus::Result<Self> {
         let counter = |name, help, labels: &[&str]| {
             let counter = IntCounterVec::new(Opts::new(name, help), labels)?;

@@ -16,9 +16,6 @@ use serde_json::{Map, Value};
 ///
 /// An entry that is put before others of a list is one operation. To turn each of them into the next, as a comparison
 /// place by place does, would leave what is unknown in them behind, in the wrong entry.
-///
-/// # Errors
-/// When a value cannot be written as JSON.
 pub fn diff<T: Serialize>(before: &T, after: &T) -> Result<Patch, serde_json::Error> {
     let mut patch = Patch::default();
     value(&serde_json::to_value(before)?, &serde_json::to_value(after)?, &mut PointerBuf::new(), &mut patch);

@@ -41,9 +41,6 @@ pub struct Service {
 
 impl Service {
     /// Opens the ports, in the runtime that this is called in.
-    ///
-    /// # Errors
-    /// When a port is taken, a name does not fit into a certificate, or the agent requests more than its limits.
     pub fn bind(args: &Args) -> Result<Self, Error> {
         args.features.agent_resources().check().map_err(Error::AgentResources)?;
         let (names, source) = certificate(&args.certificates)?;
@@ -60,18 +57,12 @@ impl Service {
 
     /// Addresses of the webhooks, of `/healthz` and `/readyz`, and of `/metrics`, with the ports that the system chose where 0 was
     /// asked for.
-    ///
-    /// # Errors
-    /// When the system does not know them.
     pub fn addresses(&self) -> std::io::Result<[SocketAddr; 3]> {
         Ok([self.listener.local_addr()?, self.health.address()?, self.metrics.address()?])
     }
 
     /// Serves until `stop`. Then readiness falls and clients are told to ask elsewhere, connections are still accepted for
     /// the drain delay, and requests in flight finish.
-    ///
-    /// # Errors
-    /// When TLS or a metric cannot be set up.
     pub async fn run(self, client: Client, stop: CancellationToken) -> Result<(), Error> {
         let Args { serving, limits, placement, features, .. } = self.args;
         let resolver = Arc::new(Resolver::default());
@@ -137,9 +128,6 @@ impl Service {
 }
 
 /// Runs the service as the arguments say, until `stop`; or checks admission instead.
-///
-/// # Errors
-/// When the service cannot start, or admission does not work.
 pub async fn run(args: &Args, stop: CancellationToken) -> Result<(), Error> {
     if let Some(namespace) = &args.check_admission {
         return check::admission(client().await?, namespace).await;

@@ -31,9 +31,6 @@ impl MinVersion {
 }
 
 /// TLS of these versions with HTTP/2 and HTTP/1.1, and the certificates of the resolver.
-///
-/// # Errors
-/// When rustls has no cipher suite for these versions.
 pub fn config(resolver: Arc<dyn ResolvesServerCert>, min_version: MinVersion) -> Result<Arc<ServerConfig>, Error> {
     let mut config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_protocol_versions(min_version.versions())

@@ -34,9 +34,6 @@ pub enum Error {
 }
 
 /// Translates the arguments of the running program.
-///
-/// # Errors
-/// As for [`translate`].
 pub fn command_line(program: Program) -> Result<Translated, Error> {
     translate(program, std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect())
 }

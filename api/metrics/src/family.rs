@@ -54,9 +54,6 @@ impl Family {
 }
 
 /// Registers the families that this function makes at each scrape: the same ones always, with any series.
-///
-/// # Errors
-/// If the name of a metric or of a label is invalid, or one of the metrics is already registered.
 pub fn register_families(
     registry: &Registry,
     families: impl Fn() -> Vec<Family> + Send + Sync + 'static,

@@ -19,9 +19,6 @@ pub use series::remove_series;
 pub const PATH: &str = "/metrics";
 
 /// The routes of the metrics endpoint. Registers the process metrics, and `jobset_build_info` with this version.
-///
-/// # Errors
-/// If these metrics are already registered.
 pub fn routes(registry: Registry, version: &str) -> prometheus::Result<Router> {
     let options = Opts::new("jobset_build_info", "1, with the version of this program as a label.");
     let build = IntGauge::with_opts(options.const_label("version", version))?;

@@ -30,9 +30,6 @@ struct Metadata<L> {
 /// Reads `metadata` and skips what no program reads, so that nobody's labels, annotations or owners take memory: `managedFields`,
 /// labels and annotations that are neither of JobSets nor of Jobs, all but two finalizers that are neither, owners that are not the
 /// controller, and other fields. For `#[serde(deserialize_with)]`.
-///
-/// # Errors
-/// If a field that is read has another type.
 pub fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     Ok(Metadata::<OwnEntries>::deserialize(deserializer)?.reduced(|OwnEntries(labels)| labels))
 }
@@ -126,9 +123,6 @@ struct WholeMetadata {
 }
 
 /// Reads `metadata` and skips `managedFields`. For `#[serde(deserialize_with)]`.
-///
-/// # Errors
-/// If a field has another type.
 pub fn whole_metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     WholeMetadata::deserialize(deserializer)
 }

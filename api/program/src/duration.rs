@@ -5,18 +5,12 @@ use std::time::Duration;
 use jiff::SignedDuration;
 
 /// Reads a duration.
-///
-/// # Errors
-/// If the text is not a duration, or is negative. The error says what is required.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let signed: SignedDuration = text.parse().map_err(|_| "must be a duration such as 5s or 1m30s".to_owned())?;
     Duration::try_from(signed).map_err(|_| "must not be negative".to_owned())
 }
 
 /// Reads a duration that is not zero.
-///
-/// # Errors
-/// As [`duration`], and if the duration is zero.
 pub fn positive_duration(text: &str) -> Result<Duration, String> {
     duration(text).and_then(|it| if it.is_zero() { Err("must not be zero".to_owned()) } else { Ok(it) })
 }

@@ -40,9 +40,6 @@ pub struct Arguments<A> {
 
 /// Reads the command line after [`jobset_configuration`] has translated it. Ends the process with a help text or a usage
 /// error, as [`Parser::parse`] does.
-///
-/// # Errors
-/// If the configuration file cannot be used.
 pub fn arguments<A: Parser>(program: Program) -> Result<Arguments<A>, jobset_configuration::Error> {
     let translated = jobset_configuration::command_line(program)?;
     Ok(Arguments { own: A::parse_from(translated.arguments), ignored: translated.ignored })

@@ -16,9 +16,6 @@ pub const fn any(port: u16) -> SocketAddr {
 
 /// Listens on this address. `[::]` stands for all addresses, whatever `net.ipv6.bindv6only` says: clusters have IPv4, IPv6 or both.
 /// Clients by IPv4 have mapped addresses (`::ffff:10.0.0.1`) then.
-///
-/// # Errors
-/// If the program cannot listen there.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let listener = match address {
         SocketAddr::V6(address) if address.ip().is_unspecified() => on_all(address, listen_on_both),

@@ -19,9 +19,6 @@ pub enum LogFormat {
 
 /// Starts the log. The environment variable `RUST_LOG` sets the filter; if it is absent or empty, `default` does. Events
 /// with the target `never` are not logged, whatever the filter says.
-///
-/// # Errors
-/// If `RUST_LOG` is not a filter.
 pub fn init(format: LogFormat, default: &str, never: Option<&'static str>) -> anyhow::Result<()> {
     let filter = filter(std::env::var(EnvFilter::DEFAULT_ENV).ok().as_deref(), default)?;
     let log = fmt::layer().with_writer(std::io::stderr);

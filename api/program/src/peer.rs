@@ -10,9 +10,6 @@ use tokio::net::TcpStream;
 const PEER_TIME: Duration = Duration::from_secs(30);
 
 /// Has the system send small messages at once, and end the connection if its peer has vanished.
-///
-/// # Errors
-/// When the connection has ended.
 pub fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     sockopt::set_socket_keepalive(stream, true)?;

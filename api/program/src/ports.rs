@@ -49,9 +49,6 @@ pub struct Port {
 
 impl Port {
     /// Opens it. `flag` is the flag that sets the address.
-    ///
-    /// # Errors
-    /// If the program cannot listen there.
     pub fn open(address: SocketAddr, flag: &str, what: &'static str) -> anyhow::Result<Self> {
         let listener = listen(address).with_context(|| {
             format!("cannot listen on {address} for {what}: is the port taken? choose another with --{flag}")
@@ -65,17 +62,11 @@ impl Port {
     }
 
     /// What listens on it, in the runtime that this is called in.
-    ///
-    /// # Errors
-    /// When the system cannot tell of its connections.
     pub fn into_listener(self) -> anyhow::Result<TcpListener> {
         TcpListener::from_std(self.listener).with_context(|| format!("cannot serve {}", self.what))
     }
 
     /// Its address, with the port that the system chose where 0 was asked for.
-    ///
-    /// # Errors
-    /// When the system does not know it.
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
     }
@@ -91,9 +82,6 @@ pub struct Ports {
 
 impl Ports {
     /// A thread without ports.
-    ///
-    /// # Errors
-    /// If the system does not have what its runtime needs.
     pub fn new() -> anyhow::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build().context("cannot start a runtime for ports")?;
         Ok(Self { runtime, served: Vec::new(), times: Times { head: HEAD_TIME, life: LIFETIME } })
@@ -110,9 +98,6 @@ impl Ports {
     }
 
     /// Serves until `stop`, on a thread of its own. The future ends with it.
-    ///
-    /// # Errors
-    /// If the thread cannot be started.
     pub fn serve(self, stop: CancellationToken) -> anyhow::Result<impl Future<Output = ()>> {
         let Self { runtime, served, times } = self;
         let mut listening = Vec::new();

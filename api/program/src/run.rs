@@ -48,9 +48,6 @@ fn describe(error: &anyhow::Error) -> String {
 }
 
 /// A token that is cancelled on the first SIGTERM or SIGINT.
-///
-/// # Errors
-/// If the signals cannot be received.
 pub fn stop_on_signals() -> anyhow::Result<CancellationToken> {
     let mut terminate = signal(SignalKind::terminate()).context("cannot receive SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot receive SIGINT")?;

@@ -43,9 +43,6 @@ impl OpenApi {
     }
 
     /// The structural schema with this name. All references in it are resolved.
-    ///
-    /// # Errors
-    /// [`UnknownSchema`] if the schema, or one that it refers to, is missing.
     pub fn structural(&self, name: &str) -> Result<Value, UnknownSchema> {
         self.named(name, &[])
     }

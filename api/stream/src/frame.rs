@@ -100,9 +100,6 @@ impl<W: AsyncWrite + Unpin> Writer<W> {
 }
 
 /// Encodes a message once, for several connections.
-///
-/// # Errors
-/// The message cannot be written as JSON, which does not happen to those of this crate.
 pub fn encode(message: &impl Serialize) -> io::Result<Bytes> {
     Ok(serde_json::to_vec(message)?.into())
 }

@@ -16,9 +16,6 @@ pub struct Nonce(String);
 
 impl Nonce {
     /// 128 random bits.
-    ///
-    /// # Errors
-    /// The system has no random numbers.
     pub fn random(source: &dyn SecureRandom) -> Result<Self, rustls::crypto::GetRandomFailed> {
         let mut bytes = [0; 16];
         source.fill(&mut bytes)?;

@@ -74,9 +74,6 @@ impl Signer {
     }
 
     /// Signs a statement.
-    ///
-    /// # Errors
-    /// The key cannot sign.
     pub fn sign(&self, statement: &Statement) -> Result<Signed, SignatureError> {
         let payload = serde_json::to_string(statement).map_err(|_| SignatureError::Malformed)?;
         let signer = self.0.choose_scheme(&SCHEMES).ok_or(SignatureError::Key)?;
@@ -91,9 +88,6 @@ pub struct SharedSignature(Arc<OnceLock<(Signer, Signed)>>);
 
 impl SharedSignature {
     /// The statement, signed by this key. It is always the same statement: whoever comes first signs it.
-    ///
-    /// # Errors
-    /// The key cannot sign.
     pub fn sign(&self, signer: &Signer, statement: &Statement) -> Result<Signed, SignatureError> {
         // While the certificate is replaced, a connection may have another key.
         if let Some((Signer(key), signed)) = self.0.get()
@@ -122,9 +116,6 @@ pub struct LeaderCertificate {
 impl LeaderCertificate {
     /// Verifies the certificates that a leader has sent: one of the authorities has signed them, they are valid at present for a
     /// client, and the first has this DNS name.
-    ///
-    /// # Errors
-    /// They are not, or they are malformed.
     pub fn verify(chain: &[String], authorities: &Authorities, name: &str) -> Result<Self, SignatureError> {
         let decode = |text: &String| STANDARD.decode(text).map(CertificateDer::from);
         let chain: Vec<_> =
@@ -145,9 +136,6 @@ impl LeaderCertificate {
     }
 
     /// The statement, if this leader has signed it.
-    ///
-    /// # Errors
-    /// It has not, or the message is malformed.
     pub fn open(&self, signed: &Signed) -> Result<Statement, SignatureError> {
         let signature = STANDARD.decode(&signed.signature).map_err(|_| SignatureError::Malformed)?;
         let end_entity = EndEntityCert::try_from(&self.certificate).map_err(|_| SignatureError::Malformed)?;

@@ -66,9 +66,6 @@ pub struct Authorities(Arc<RootCertStore>);
 
 impl Authorities {
     /// Reads a file of certificates in PEM.
-    ///
-    /// # Errors
-    /// It cannot be read, or holds no certificate.
     pub fn read(path: &Path) -> Result<Self, TlsError> {
         let mut roots = RootCertStore::empty();
         let certificates = certificates(&file(path)?);
@@ -101,9 +98,6 @@ pub struct Identity {
 
 impl Identity {
     /// Reads `tls.crt`, `tls.key` and `ca.crt` of a folder.
-    ///
-    /// # Errors
-    /// One is missing, malformed, or does not belong to the others.
     pub fn read(folder: &Path) -> Result<Self, TlsError> {
         // A mounted Secret is swapped by a symbolic link: all files come from the folder that it names now.
         let current = folder.join("..data").canonicalize().unwrap_or_else(|_| folder.to_owned());
@@ -155,9 +149,6 @@ impl Identity {
     }
 
     /// TLS of a relay, for controllers: clients with a certificate of this DNS name.
-    ///
-    /// # Errors
-    /// The name is no DNS name.
     pub fn server_of(&self, client: &str) -> Result<ServerConfig, TlsError> {
         self.server_for(Arc::new(self.named_client(client)?))
     }

@@ -80,9 +80,6 @@ pub fn authorized(routes: Router, client: Client) -> Router {
 }
 
 /// TLS with a certificate of this process's own.
-///
-/// # Errors
-/// If it cannot be issued.
 pub fn tls(service: &str, namespace: &str) -> anyhow::Result<Arc<ServerConfig>> {
     let (now, lifetimes) = (Timestamp::now(), Lifetimes::new(LIFETIME * 2, LIFETIME)?);
     let names = Names::of_service(service, namespace)?;

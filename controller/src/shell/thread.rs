@@ -7,9 +7,6 @@ use tokio::sync::oneshot;
 const STACK: usize = 8 << 20;
 
 /// Runs `work` on a thread of its own. The future is its result, or an error if it panics. The program may end before the thread.
-///
-/// # Errors
-/// If the thread cannot be started.
 pub fn spawn<T: Send + 'static>(
     name: &'static str,
     work: impl FnOnce() -> anyhow::Result<T> + Send + 'static,

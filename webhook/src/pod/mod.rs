@@ -25,9 +25,6 @@ use refusal::Refusal;
 use crate::wire::AdmissionRequest;
 
 /// The role of the Pod that is created, or `None` where placement is not asked for.
-///
-/// # Errors
-/// When the Pod lacks what its role depends on.
 pub fn role(request: &AdmissionRequest<Pod>) -> Result<Option<Role>, Refusal> {
     let is_created = request.operation == Operation::Create && request.is_whole();
     let Some(pod) = request.object().filter(|_| is_created) else { return Ok(None) };

@@ -47,9 +47,6 @@ fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> 
 }
 
 /// Reads what can be read. Of a large body no tree is made, which takes up to a hundred times as much memory.
-///
-/// # Errors
-/// When it is not a review.
 pub(super) fn decode<K: Object>(body: &[u8]) -> Result<Decoded<K>, Malformed> {
     if body.len() > LARGE {
         return without_a_tree(body);

@@ -105,9 +105,6 @@ impl Answer {
     }
 
     /// The object as it is stored.
-    ///
-    /// # Errors
-    /// When it was refused.
     pub(crate) fn accepted(self) -> Result<Value> {
         anyhow::ensure!(self.is_accepted(), "{} {}", self.code, self.object["message"]);
         Ok(self.object)

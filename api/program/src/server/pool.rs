@@ -53,9 +53,6 @@ impl<T: Default> Pool<T> {
     }
 
     /// A place of this weight, for a stranger. Others may lose theirs.
-    ///
-    /// # Errors
-    /// If there is no room.
     pub fn enter(self: &Arc<Self>, party: &Party, weight: usize, value: T) -> Result<Place<T>, Full> {
         let (mut places, now) = (self.places(), Instant::now());
         make_room(&mut places, party, None, weight, now)?;
@@ -119,26 +116,17 @@ impl<T: Default> Place<T> {
     }
 
     /// What is done with the value.
-    ///
-    /// # Errors
-    /// If the place is lost.
     pub fn with<R>(&self, act: impl FnOnce(&mut T) -> R) -> Result<R, Lost> {
         lock(&self.slot.value).as_mut().map(act).map_err(|lost| *lost)
     }
 
     /// The value, to work on, with an empty one in its stead. Meanwhile the place makes no room.
-    ///
-    /// # Errors
-    /// If the place is lost.
     pub fn take(&self) -> Result<T, Lost> {
         self.rank(Rank::Fixed);
         self.with(std::mem::take)
     }
 
     /// Puts a value into the place, and gives it this rank.
-    ///
-    /// # Errors
-    /// If the place is lost.
     pub fn put(&self, value: T, rank: Rank) -> Result<(), Lost> {
         self.with(|it| *it = value)?;
         self.rank(rank);
@@ -150,9 +138,6 @@ impl<T: Default> Place<T> {
     }
 
     /// Changes the weight. Others may lose their places.
-    ///
-    /// # Errors
-    /// If there is no room.
     pub fn resize(&self, party: &Party, weight: usize) -> Result<(), Full> {
         let mut places = self.pool.places();
         let more = weight.saturating_sub(places.weight(self.id).unwrap_or(weight));

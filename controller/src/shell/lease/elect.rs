@@ -29,9 +29,6 @@ use crate::shell::{Health, thread};
 ///
 /// Returns whether this replica leads, from now on, and the end of the election: an error if the leadership is lost, or if the
 /// loop stands still.
-///
-/// # Errors
-/// If the thread cannot be started.
 pub fn start(
     clients: Clients,
     flags: ElectionArgs,
