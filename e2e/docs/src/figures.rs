@@ -140,11 +140,9 @@ fn agent(agent: &Value, over_stream: &Value) -> String {
     }
     let megabytes = number(&agent["peak_rss_kib"]) * 1024.0 / 1e6;
     let binary = number(&agent["binary_bytes"]) / 1e6;
-    let first = number(&agent["first_patch_ms"]);
     let _ = writeln!(
         table,
-        "\nThe agent's file has {binary:.2} MB. Its memory is {megabytes:.2} MB at most. Its first report is answered {first:.0} ms \
-         after its start. The kubelets are {}.",
+        "\nThe agent's file has {binary:.2} MB. Its memory is {megabytes:.2} MB at most. The kubelets are {}.",
         agent["kubelets"].as_str().unwrap_or_default()
     );
     table

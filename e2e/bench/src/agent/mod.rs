@@ -6,12 +6,10 @@
 //! ([`requests`]) and from the kernel; those of workers that tell of their steps are in [`progress`](mod@progress).
 
 pub(crate) mod failures;
-mod first_patch;
 pub(crate) mod mode;
 mod progress;
 mod report;
 mod requests;
-mod trace;
 
 use std::path::PathBuf;
 
@@ -19,39 +17,31 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use jobset_harness::cluster::Cluster;
 use jobset_harness::install::{install, install_without_stream};
-use jobset_harness::median::median;
 use jobset_harness::programs::{Architecture, Versions, shipped_binaries};
 use jobset_harness::progress::progress;
 
 use crate::BACKOFF_IS_OFF;
-use crate::report::{Report, rounded};
+use crate::report::Report;
 use crate::{at_least_one, results};
-use mode::{CASES, CASES_OVER_STREAM, SIDECAR};
+use mode::{CASES, CASES_OVER_STREAM};
 use report::AgentFigures;
 
 const NODES: usize = 2;
 
-/// Measures the agent on real kubelets: memory, time to its first report, requests, and restarts of four workers on two nodes.
+/// Measures the agent on real kubelets: memory, requests, and restarts of four workers on two nodes.
 ///
 /// Workers fail with the agent as a sidecar, as a supervisor, both also with workers that ignore SIGTERM, and without
 /// agent. Others write their step a hundred times a second. Prints a table of figures beside their targets, and writes agent.json into the results folder.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "bench-agent")]
 pub struct AgentOptions {
-    /// Restarts of each kind; also the number of agents whose first report is measured.
+    /// Restarts of each kind.
     #[arg(long, value_name = "N", default_value = "10", value_parser = at_least_one())]
     pub restarts: usize,
-    /// Only restarts groups with sidecars, and shows where the time goes: agent-trace.json and agent-trace.log instead of
-    /// agent.json.
-    #[arg(long)]
-    pub trace: bool,
     /// Switches the agent stream on, and only restarts groups with sidecars and groups with supervisors:
     /// agent-stream.json instead of agent.json.
     #[arg(long)]
     pub stream: bool,
-    /// Feature gates of the kubelets, such as EventedPLEG=true, beside their defaults.
-    #[arg(long, value_name = "GATE=BOOL,...")]
-    pub feature_gates: Option<String>,
     /// Folder of the result.
     #[arg(long, value_name = "DIR", default_value_os_t = results())]
     pub results: PathBuf,
@@ -62,25 +52,13 @@ pub async fn run(options: &AgentOptions) -> Result<()> {
     std::fs::create_dir_all(&options.results)
         .with_context(|| format!("cannot create {}", options.results.display()))?;
     let binaries = shipped_binaries(Architecture::of_host()?).await?;
-    let kubelets = kubelets(options)?;
+    let kubelets = Versions::from_environment()?.kubelets.release().to_owned();
     progress(&format!("kubelets: {kubelets}"));
-    let mut cluster = Cluster::builder().audit_log();
-    if let Some(gates) = &options.feature_gates {
-        cluster = cluster.kubelet_arg(format!("--feature-gates={gates}"));
-    }
-    let cluster = cluster.cluster(NODES).await?;
+    let cluster = Cluster::builder().audit_log().cluster(NODES).await?;
     if options.stream {
         install(&cluster, &binaries).await?;
     } else {
         install_without_stream(&cluster, &binaries).await?;
-    }
-
-    if options.trace {
-        progress("== trace of restarts ==");
-        let summary = trace::measure(&cluster, SIDECAR, options.restarts, &options.results).await?;
-        cluster.stop().await?;
-        println!("\n{summary}kubelets: {kubelets}");
-        return Ok(());
     }
 
     let binary = std::fs::metadata(&binaries.agent).context("the agent's binary is gone")?;
@@ -88,9 +66,6 @@ pub async fn run(options: &AgentOptions) -> Result<()> {
     let (cases, file) = if options.stream {
         (&CASES_OVER_STREAM[..], "agent-stream.json")
     } else {
-        progress("== first report ==");
-        let first_patches = first_patch::measure(&cluster, &binaries.agent, options.restarts).await?;
-        figures.first_patch_ms = Some(rounded(median(first_patches), 1e1));
         progress("== a hundred steps a second ==");
         progress::measure(&cluster, &mut figures).await?;
         (&CASES[..], "agent.json")
@@ -104,11 +79,4 @@ pub async fn run(options: &AgentOptions) -> Result<()> {
     let path = report.write(&options.results, file)?;
     println!("\n{}\n{BACKOFF_IS_OFF}\nwritten: {}", report::summary(&report, cases), path.display());
     Ok(())
-}
-
-/// The release and the feature gates of the kubelets that are measured.
-fn kubelets(options: &AgentOptions) -> Result<String> {
-    let release = Versions::from_environment()?.kubelets.release();
-    let gates = options.feature_gates.as_ref().map(|gates| format!(" with {gates}"));
-    Ok(format!("{release}{}", gates.unwrap_or_default()))
 }

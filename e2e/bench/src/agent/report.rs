@@ -16,12 +16,10 @@ const BINARY_MB: f64 = 6.6;
 /// Most CPU time of an agent whose worker writes its step a hundred times a second, in percent of a core, and its memory in MB.
 const PROGRESS_CPU_PERCENT: f64 = 1.0;
 const PROGRESS_RSS_MB: f64 = 6.3;
-/// Longest time from an agent's start to its first report, in milliseconds.
-const FIRST_PATCH_MS: f64 = 60.0;
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct AgentFigures {
-    /// Release and feature gates of the kubelets.
+    /// Release of the kubelets.
     pub(super) kubelets: String,
     /// Most resident memory of an agent after all restarts (`VmRSS`), and its peak since the start (`VmHWM`).
     pub(super) rss_kib: u64,
@@ -30,9 +28,6 @@ pub(super) struct AgentFigures {
     pub(super) threads: u64,
     /// Size of the agent's binary.
     pub(super) binary_bytes: u64,
-    /// Median time from an agent's start to the answer to its first report, without the agent stream.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) first_patch_ms: Option<f64>,
     /// What agents took whose workers wrote their step a hundred times a second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) progress: Option<ProgressFigures>,
@@ -78,9 +73,6 @@ pub(super) fn summary(report: &Report<AgentFigures>, cases: &[ModeCase]) -> Stri
     table.figure("its peak", megabytes(figures.peak_rss_kib), Some(RSS_MB), "MB");
     table.figure("binary", rounded(number(figures.binary_bytes) / 1e6, 1e2), Some(BINARY_MB), "MB");
     table.figure("threads", number(figures.threads), Some(THREADS), "");
-    if let Some(milliseconds) = figures.first_patch_ms {
-        table.figure("start to first report", milliseconds, Some(FIRST_PATCH_MS), "ms");
-    }
     if let Some(progress) = &figures.progress {
         table.figure("100 steps a second: CPU of a core", progress.cpu_percent, Some(PROGRESS_CPU_PERCENT), "%");
         let memory = megabytes(progress.rss_kib);
@@ -123,12 +115,11 @@ mod tests {
         let series =
             |seconds: &[f64], requests: &[usize]| RestartSeries { seconds: seconds.into(), requests: requests.into() };
         let figures = AgentFigures {
-            kubelets: "v1.37.2 with EventedPLEG=true".into(),
+            kubelets: "v1.37.2".into(),
             rss_kib: 4_800,
             peak_rss_kib: 5_880,
             threads: 1,
             binary_bytes: 5_737_288,
-            first_patch_ms: Some(41.5),
             progress: Some(ProgressFigures { cpu_percent: 0.35, rss_kib: 6_200 }),
             output: Some(ProgressFigures { cpu_percent: 0.5, rss_kib: 6_000 }),
             pattern: Some(ProgressFigures { cpu_percent: 0.9, rss_kib: 6_100 }),
@@ -147,8 +138,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = report().write(folder.path(), "agent.json").unwrap();
         let written: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-        let figures = ["rss_kib", "binary_bytes", "first_patch_ms", "build"].map(|key| written[key].clone());
-        assert_eq!(figures, [json!(4_800), json!(5_737_288), json!(41.5), json!("agent (fat LTO, size)")]);
+        let figures = ["rss_kib", "binary_bytes", "build"].map(|key| written[key].clone());
+        assert_eq!(figures, [json!(4_800), json!(5_737_288), json!("agent (fat LTO, size)")]);
         let seconds = ["sidecar", "supervisor", "recreate"].map(|mode| written[mode]["seconds"].clone());
         assert_eq!(seconds, [json!([2.4, 2.9, 2.7]), json!([0.1, 0.2]), json!([5.0])]);
         assert_eq!(written["sidecar"]["requests"], json!([1, 2, 2]));
@@ -162,7 +153,6 @@ mod tests {
             "its peak 6.02 MB 6 MB MISSED",
             "binary 5.74 MB 6.6 MB met",
             "threads 1 3 met",
-            "start to first report 41.5 ms 60 ms met",
             "100 steps a second: CPU of a core 0.35 % 1 % met",
             "100 steps a second: resident memory 6.35 MB 6.3 MB MISSED",
             "1000 lines a second: CPU of a core 0.5 %",
@@ -176,7 +166,7 @@ mod tests {
             "supervisor: requests per restart 2 1 MISSED",
             "recreate: exit to last start 5 s",
             "recreate: longest 5 s",
-            "The agent's build is agent (fat LTO, size). The kubelets are v1.37.2 with EventedPLEG=true.",
+            "The agent's build is agent (fat LTO, size). The kubelets are v1.37.2.",
         ];
         assert_eq!(lines(&summary(&report(), &CASES)), expected);
     }
