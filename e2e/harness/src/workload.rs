@@ -49,14 +49,12 @@ impl Workload {
         Ok(workload)
     }
 
-    #[must_use]
     pub fn named(mut self, name: &str) -> Self {
         self.0["metadata"]["name"] = json!(name);
         self
     }
 
     /// Sets the shape of every replicatedJob: Jobs, and Pods of each.
-    #[must_use]
     pub fn of_shape(mut self, replicas: usize, parallelism: usize) -> Self {
         for group in self.groups() {
             group["replicas"] = json!(replicas);
@@ -67,14 +65,12 @@ impl Workload {
     }
 
     /// Asks admission for this kind of agent, `Sidecar` or `Supervisor`.
-    #[must_use]
     pub fn injected(mut self, shape: &str) -> Self {
         self.0["metadata"]["annotations"][labels::INJECT_AGENT] = json!(shape);
         self
     }
 
     /// Sets how often the group may restart.
-    #[must_use]
     pub fn with_max_restarts(mut self, most: u32) -> Self {
         self.0["spec"]["failurePolicy"]["maxRestarts"] = json!(most);
         self
@@ -82,7 +78,6 @@ impl Workload {
 
     /// Sets the back-off between restarts. Without this, a workload restarts without waits, and each restart has its Events,
     /// unless its manifest says otherwise.
-    #[must_use]
     pub fn with_backoff(mut self, backoff: Value) -> Self {
         self.0["spec"]["failurePolicy"]["restartBackoff"] = backoff;
         self
@@ -96,7 +91,6 @@ impl Workload {
     }
 
     /// Sets a variable in the environment of every worker.
-    #[must_use]
     pub fn with_env(mut self, name: &str, value: &str) -> Self {
         self.each_pod(|pod| {
             if let Some(env) = pod["containers"][0]["env"].as_array_mut() {
@@ -108,14 +102,12 @@ impl Workload {
     }
 
     /// Has each worker ask for this much CPU.
-    #[must_use]
     pub fn requesting_cpu(mut self, quantity: &str) -> Self {
         self.each_pod(|pod| pod["containers"][0]["resources"] = json!({"requests": {"cpu": quantity}}));
         self
     }
 
     /// Adds a label to the JobSet.
-    #[must_use]
     pub fn labelled(mut self, key: &str, value: &str) -> Self {
         self.0["metadata"]["labels"][key] = json!(value);
         self

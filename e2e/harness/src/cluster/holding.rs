@@ -64,11 +64,8 @@ fn arguments(options: &Options) -> Vec<String> {
         api_server_args,
         controller_manager_args,
         scheduler_args,
-        kubelet_args,
         dns_cache,
         ipv6,
-        kubernetes,
-        kubelets,
     } = options;
     let mut args = vec![format!("--nodes={nodes}"), format!("--dns-cache={dns_cache}")];
     for (flag, is_set) in [("--audit", audit), ("--ipv6", ipv6)] {
@@ -80,12 +77,8 @@ fn arguments(options: &Options) -> Vec<String> {
         ("api-server-arg", api_server_args),
         ("controller-manager-arg", controller_manager_args),
         ("scheduler-arg", scheduler_args),
-        ("kubelet-arg", kubelet_args),
     ] {
         args.extend(values.iter().map(|value| format!("--{flag}={value}")));
-    }
-    for (flag, version) in [("kubernetes", kubernetes), ("kubelets", kubelets)] {
-        args.extend(version.map(|version| format!("--{flag}={}", version.minor())));
     }
     args
 }
@@ -95,7 +88,6 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::programs::Kubernetes;
 
     #[derive(Parser)]
     struct Up {
@@ -112,12 +104,9 @@ mod tests {
             audit: true,
             api_server_args: vec!["--v=2".into()],
             controller_manager_args: vec!["--v=3".into()],
-            scheduler_args: vec!["--v=6".into()],
-            kubelet_args: vec!["--v=4".into(), "--v=5".into()],
+            scheduler_args: vec!["--v=4".into(), "--v=5".into()],
             dns_cache: 30,
             ipv6: true,
-            kubernetes: Some(Kubernetes::V1_37),
-            kubelets: Some(Kubernetes::V1_36),
         };
         let words = ["up".to_owned()].into_iter().chain(arguments(&asked));
         assert_eq!(Up::parse_from(words).options, asked);

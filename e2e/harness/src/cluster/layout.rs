@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use super::family::Family;
 use super::slot::NetworkSlot;
-use crate::programs::Kubernetes;
 
 /// The properties of a cluster: arguments of `e2e-cluster up`.
 #[derive(Clone, Debug, Default, PartialEq, clap::Args)]
@@ -33,82 +32,51 @@ pub struct Options {
     /// One more argument for kube-scheduler; may be repeated.
     #[arg(long = "scheduler-arg")]
     pub scheduler_args: Vec<String>,
-    /// One more argument for each kubelet; may be repeated.
-    #[arg(long = "kubelet-arg")]
-    pub kubelet_args: Vec<String>,
     /// For how many seconds DNS keeps its answers; 0 means not at all.
     #[arg(long, default_value_t = 0)]
     pub dns_cache: u32,
     /// All addresses are of IPv6: of the API server, nodes, Pods and Services.
     #[arg(long)]
     pub ipv6: bool,
-    /// The minor version of Kubernetes. Default: that of the variable `KUBERNETES_VERSION`, else 1.36.
-    #[arg(long)]
-    pub kubernetes: Option<Kubernetes>,
-    /// That of kubelets and kube-proxy. Default: that of the variable `KUBELET_VERSION`, else the control plane's.
-    #[arg(long)]
-    pub kubelets: Option<Kubernetes>,
 }
 
 impl Options {
-    /// Calls the nodes by these names, from the first on.
-    #[must_use]
     pub fn node_names(mut self, names: &[&str]) -> Self {
         self.node_names = names.iter().copied().map(str::to_owned).collect();
         self
     }
 
-    /// Has the certificate of the API server name this host, too.
-    #[must_use]
     pub fn server_name(mut self, name: impl Into<String>) -> Self {
         self.server_names.push(name.into());
         self
     }
 
-    /// Has the API server write an audit log.
-    #[must_use]
     pub fn audit_log(mut self) -> Self {
         self.audit = true;
         self
     }
 
-    /// Gives kube-apiserver one more argument.
-    #[must_use]
     pub fn api_server_arg(mut self, arg: impl Into<String>) -> Self {
         self.api_server_args.push(arg.into());
         self
     }
 
-    /// Gives kube-controller-manager one more argument.
-    #[must_use]
     pub fn controller_manager_arg(mut self, arg: impl Into<String>) -> Self {
         self.controller_manager_args.push(arg.into());
         self
     }
 
-    /// Gives kube-scheduler one more argument.
-    #[must_use]
     pub fn scheduler_arg(mut self, arg: impl Into<String>) -> Self {
         self.scheduler_args.push(arg.into());
         self
     }
 
-    /// Gives each kubelet one more argument.
-    #[must_use]
-    pub fn kubelet_arg(mut self, arg: impl Into<String>) -> Self {
-        self.kubelet_args.push(arg.into());
-        self
-    }
-
     /// Has DNS keep its answers for so many seconds, those that a name does not exist, too.
-    #[must_use]
     pub fn dns_cache(mut self, seconds: u32) -> Self {
         self.dns_cache = seconds;
         self
     }
 
-    /// Has addresses of IPv6 alone.
-    #[must_use]
     pub fn ipv6(mut self) -> Self {
         self.ipv6 = true;
         self
@@ -116,20 +84,6 @@ impl Options {
 
     pub(super) fn family(&self) -> Family {
         if self.ipv6 { Family::V6 } else { Family::V4 }
-    }
-
-    /// Runs this version of Kubernetes, whatever the environment names.
-    #[must_use]
-    pub fn kubernetes(mut self, version: Kubernetes) -> Self {
-        self.kubernetes = Some(version);
-        self
-    }
-
-    /// Runs kubelets and kube-proxy of this version, whatever the environment names.
-    #[must_use]
-    pub fn kubelets(mut self, version: Kubernetes) -> Self {
-        self.kubelets = Some(version);
-        self
     }
 }
 

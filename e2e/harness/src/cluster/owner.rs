@@ -50,7 +50,7 @@ pub async fn own(
     if options.nodes > MOST_NODES {
         bail!("{} nodes are asked for; at most {MOST_NODES} have addresses", options.nodes);
     }
-    let versions = Versions::chosen(options.kubernetes, options.kubelets)?;
+    let versions = Versions::from_environment()?;
     let mut end = std::pin::pin!(end);
     let programs = tokio::select! {
         built = tokio::task::spawn_blocking(move || programs::ensure_versions(set, versions)) => built??,

@@ -318,15 +318,13 @@ fn source_hash(folders: &[PathBuf], module: &Module) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::ValueEnum as _;
-
     use super::*;
 
     /// A component says the version that its module has.
     #[test]
     fn releases_are_those_of_the_modules() {
-        for version in Kubernetes::value_variants() {
-            let path = paths::workspace().join("e2e/cluster").join(Module::kubernetes(*version).name).join("go.mod");
+        for version in Kubernetes::ALL {
+            let path = paths::workspace().join("e2e/cluster").join(Module::kubernetes(version).name).join("go.mod");
             let module = fs::read_to_string(&path).unwrap();
             let wanted = format!("k8s.io/kubernetes {}", version.release());
             assert!(module.lines().any(|line| line.trim().starts_with(&wanted)), "{}: no {wanted}", path.display());

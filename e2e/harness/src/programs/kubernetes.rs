@@ -3,7 +3,6 @@
 use std::env::VarError;
 
 use anyhow::{Context, Result, bail, ensure};
-use clap::ValueEnum;
 
 /// Names the minor version of the control plane, and of the kubelets unless [`KUBELETS`] names another. Default: 1.36.
 const CONTROL_PLANE: &str = "KUBERNETES_VERSION";
@@ -11,18 +10,16 @@ const CONTROL_PLANE: &str = "KUBERNETES_VERSION";
 const KUBELETS: &str = "KUBELET_VERSION";
 
 /// A minor version of Kubernetes that the harness builds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kubernetes {
-    /// 1.36
     #[default]
-    #[value(name = "1.36")]
     V1_36,
-    /// 1.37
-    #[value(name = "1.37")]
     V1_37,
 }
 
 impl Kubernetes {
+    pub(super) const ALL: [Self; 2] = [Self::V1_36, Self::V1_37];
+
     /// The release, which the folder's `go.mod` names. The components reject each other without it.
     pub fn release(self) -> &'static str {
         match self {
@@ -55,14 +52,7 @@ impl Versions {
     /// # Errors
     /// When a variable names no version that the harness builds, or kubelets that are newer than the API server.
     pub fn from_environment() -> Result<Self> {
-        Self::chosen(None, None)
-    }
-
-    /// The versions that the caller names; what it leaves out is the environment's choice.
-    pub fn chosen(control_plane: Option<Kubernetes>, kubelets: Option<Kubernetes>) -> Result<Self> {
-        let control_plane = control_plane.map_or_else(|| named(CONTROL_PLANE), |version| Ok(Some(version)))?;
-        let kubelets = kubelets.map_or_else(|| named(KUBELETS), |version| Ok(Some(version)))?;
-        Self::new(control_plane.unwrap_or_default(), kubelets)
+        Self::new(named(CONTROL_PLANE)?.unwrap_or_default(), named(KUBELETS)?)
     }
 
     /// A control plane, with kubelets of its version or of an older one.
@@ -71,7 +61,7 @@ impl Versions {
         ensure!(
             kubelets <= control_plane,
             "kubelets of Kubernetes {} are newer than the API server's {}, which no release of Kubernetes supports: choose \
-             older kubelets with --kubelets or {KUBELETS}, or a newer API server with --kubernetes or {CONTROL_PLANE}",
+             older kubelets with {KUBELETS}, or a newer API server with {CONTROL_PLANE}",
             kubelets.minor(),
             control_plane.minor()
         );
@@ -92,11 +82,9 @@ fn parsed(variable: &str, value: &str) -> Result<Option<Kubernetes>> {
     if value.is_empty() {
         return Ok(None);
     }
-    let known = Kubernetes::value_variants();
-    let found = known.iter().copied().find(|version| version.minor() == value);
+    let found = Kubernetes::ALL.into_iter().find(|version| version.minor() == value);
     let Some(version) = found else {
-        let minors: Vec<&str> = known.iter().map(|version| version.minor()).collect();
-        bail!("{variable} is {value:?}: it can be {}, or absent", minors.join(" or "));
+        bail!("{variable} is {value:?}: it can be {}, or absent", Kubernetes::ALL.map(Kubernetes::minor).join(" or "));
     };
     Ok(Some(version))
 }

@@ -23,6 +23,19 @@ pub struct RustBinaries {
     pub worker: PathBuf,
 }
 
+impl RustBinaries {
+    fn of(folder: &Path) -> Self {
+        Self {
+            agent: folder.join("jobset-agent"),
+            controller: folder.join("jobset-controller"),
+            webhook: folder.join("jobset-webhook"),
+            certs: folder.join("jobset-certs"),
+            relay: folder.join("jobset-relay"),
+            worker: folder.join("jobset-test-worker"),
+        }
+    }
+}
+
 /// The profile of controller and webhook in the images that users run, in words for a result.
 pub const SHIPPED_PROFILE: &str = "release (thin LTO)";
 /// The profile of the agent in the image that users run, in words for a result.
@@ -60,18 +73,7 @@ pub async fn rust_binaries() -> Result<RustBinaries> {
         "shipped" => return shipped_binaries(Architecture::of_host()?).await,
         other => bail!("{BUILD} is {other:?}: it can be \"shipped\", or absent for the development profile"),
     }
-    blocking(|| {
-        let dir = build_programs()?;
-        Ok(RustBinaries {
-            agent: dir.join("jobset-agent"),
-            controller: dir.join("jobset-controller"),
-            webhook: dir.join("jobset-webhook"),
-            certs: dir.join("jobset-certs"),
-            relay: dir.join("jobset-relay"),
-            worker: dir.join("jobset-test-worker"),
-        })
-    })
-    .await
+    blocking(|| Ok(RustBinaries::of(&build_programs()?))).await
 }
 
 /// Builds the binaries that users run, with the profiles `release` and `agent`.
@@ -82,15 +84,8 @@ pub async fn shipped_binaries(architecture: Architecture) -> Result<RustBinaries
     blocking(move || {
         let triple = architecture.triple();
         build_own(triple, "agent", &["-p", "jobset-agent", "--bin", "jobset-agent"])?;
-        let dir = build_release(triple)?;
-        Ok(RustBinaries {
-            agent: paths::target().join(triple).join("agent/jobset-agent"),
-            controller: dir.join("jobset-controller"),
-            webhook: dir.join("jobset-webhook"),
-            certs: dir.join("jobset-certs"),
-            relay: dir.join("jobset-relay"),
-            worker: dir.join("jobset-test-worker"),
-        })
+        let agent = paths::target().join(triple).join("agent/jobset-agent");
+        Ok(RustBinaries { agent, ..RustBinaries::of(&build_release(triple)?) })
     })
     .await
 }
