@@ -70,8 +70,6 @@ pub struct Channels {
     is_consistent: bool,
     /// The newest synced epoch.
     synced: i32,
-    /// Number of Pods of the group, as the leader says.
-    pods: u32,
     reported: Option<Report>,
     /// The report whose annotation is still to be written.
     owed: Option<Write>,
@@ -85,8 +83,6 @@ pub enum ChannelInput {
         /// Whether it names the nonce of the present connection's hello.
         is_answer: bool,
         state: JobSetState,
-        /// Number of Pods of the JobSet.
-        pods: u32,
     },
     /// The connection of the stream has ended, or it brings no statements about the JobSet.
     Disconnected,
@@ -120,11 +116,17 @@ pub enum ChannelOutput {
     /// Send this over the stream.
     Send(Report),
     /// Write the annotation. The answer is [`ChannelInput::Written`].
-    Write { epoch: i32 },
-    /// Send [`ChannelInput::WriteDue`] after a random one of the `annotation_delays` of a group of this number of Pods; of the prompt
-    /// ones, if the leader hears of it by the annotation alone.
-    WriteLater { pods: u32, is_prompt: bool },
+    Write {
+        epoch: i32,
+    },
+    /// Send [`ChannelInput::WriteDue`] after a random one of the `annotation_delays` of the group; of the prompt ones, if the leader
+    /// hears of it by the annotation alone.
+    WriteLater {
+        is_prompt: bool,
+    },
 }
+
+const LATER: ChannelOutput = ChannelOutput::WriteLater { is_prompt: false };
 
 impl Channels {
     /// The channels of an agent that has just started, and what it does first. `has_stream` says whether it knows a relay.
@@ -134,7 +136,6 @@ impl Channels {
             watch: if has_stream { Watch::Awaited } else { Watch::Running },
             is_consistent: false,
             synced: 0,
-            pods: 0,
             reported: None,
             owed: None,
             writing: None,
@@ -155,7 +156,7 @@ impl Channels {
     /// Takes one input and returns what follows.
     pub fn step(&mut self, input: ChannelInput) -> Vec<ChannelOutput> {
         match input {
-            ChannelInput::Statement { is_answer, state, pods } => self.on_statement(is_answer, state, pods),
+            ChannelInput::Statement { is_answer, state } => self.on_statement(is_answer, state),
             ChannelInput::Disconnected => self.on_disconnected(),
             ChannelInput::StreamTimeout => self.on_stream_timeout(),
             ChannelInput::Watched(input) => self.on_watched(input),
@@ -166,13 +167,12 @@ impl Channels {
         }
     }
 
-    fn on_statement(&mut self, is_answer: bool, state: JobSetState, pods: u32) -> Vec<ChannelOutput> {
+    fn on_statement(&mut self, is_answer: bool, state: JobSetState) -> Vec<ChannelOutput> {
         let mut outputs = Vec::new();
         if !is_answer && !self.is_consistent {
             return outputs;
         }
         self.is_consistent = true;
-        self.pods = pods;
         if is_answer && self.stream != Stream::Live {
             self.stream = Stream::Live;
             if self.watch == Watch::Running {
@@ -196,7 +196,7 @@ impl Channels {
         let reported = ChannelOutput::Tell(Input::Reported { epoch });
         if let Some(owed) = self.owed.as_mut().filter(is_waited_for) {
             *owed = carried;
-            outputs.extend([reported, self.write_later()]);
+            outputs.extend([reported, LATER]);
         } else if let Some(writing) = self.writing.as_mut().filter(is_waited_for) {
             *writing = carried;
             outputs.push(reported);
@@ -250,7 +250,7 @@ impl Channels {
             let mut outputs = vec![ChannelOutput::Send(report), ChannelOutput::Tell(Input::Reported { epoch })];
             // A report that is repeated does not put its write off.
             if self.owed.replace(write) != Some(write) {
-                outputs.push(self.write_later());
+                outputs.push(LATER);
             }
             return outputs;
         }
@@ -272,19 +272,15 @@ impl Channels {
         // A report that is owed has the text when it is written. One that is put off is not prompt.
         if is_urgent && (self.owed.is_none() || !is_live) {
             self.owed.get_or_insert(carried);
-            outputs.push(ChannelOutput::WriteLater { pods: self.pods, is_prompt: !is_live });
+            outputs.push(ChannelOutput::WriteLater { is_prompt: !is_live });
         }
         outputs
-    }
-
-    fn write_later(&self) -> ChannelOutput {
-        ChannelOutput::WriteLater { pods: self.pods, is_prompt: false }
     }
 
     /// A write that has no answer yet goes first, and this one waits again.
     fn on_write_due(&mut self) -> Vec<ChannelOutput> {
         if self.writing.is_some() && self.owed.is_some() {
-            return vec![self.write_later()];
+            return vec![LATER];
         }
         self.write_owed()
     }
@@ -314,7 +310,7 @@ impl Channels {
         if has_failed && is_left && is_newest {
             let rests = write.is_awaited && write.epoch > self.synced;
             self.owed = Some(Write { is_awaited: false, rests, ..write });
-            outputs.extend((!rests).then(|| self.write_later()));
+            outputs.extend((!rests).then_some(LATER));
             return outputs;
         }
         if self.owed.is_some_and(|owed| owed.is_awaited || self.stream != Stream::Live) {

@@ -12,20 +12,17 @@ pub struct GroupFacts {
 }
 
 impl GroupFacts {
-    /// The status has this value.
-    pub fn raise_pause(&self, seconds: Option<u32>) {
-        self.pause.fetch_max(seconds.unwrap_or(0), Ordering::Relaxed);
+    /// The JobSet has so many Pods now, and its status this pause in seconds.
+    pub fn note(&self, pods: u32, pause: Option<u32>) {
+        self.pods.store(pods, Ordering::Relaxed);
+        self.pause.fetch_max(pause.unwrap_or(0), Ordering::Relaxed);
     }
 
     pub fn pause(&self) -> Duration {
         Duration::from_secs(self.pause.load(Ordering::Relaxed).into())
     }
 
-    pub fn set_pods(&self, pods: u32) {
-        self.pods.store(pods, Ordering::Relaxed);
-    }
-
-    /// 0 if the agent has not watched its JobSet.
+    /// 0 if the agent has not heard of its JobSet.
     pub fn pods(&self) -> u32 {
         self.pods.load(Ordering::Relaxed)
     }

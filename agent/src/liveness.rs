@@ -32,7 +32,8 @@ pub struct Liveness {
     /// When the newest statement must have been made, by the clock of the agent.
     alive_at: Instant,
     silence: Duration,
-    /// The longest pause that the newest statement about the JobSet has.
+    /// The number of Pods, and the longest pause, that the newest statement about the JobSet has.
+    pub pods: u32,
     pub longest_pause: Option<u32>,
 }
 
@@ -40,7 +41,8 @@ impl Liveness {
     /// A connection that begins now, whose hello has this nonce. A relay that passes on nothing about the JobSet with this UID for
     /// `silence` does not count.
     pub fn new(jobset_uid: String, nonce: Nonce, now: Instant, silence: Duration) -> Self {
-        Self { jobset_uid, nonce, reference: None, newest: i64::MIN, alive_at: now, silence, longest_pause: None }
+        let (reference, newest, pods, longest_pause) = (None, i64::MIN, 0, None);
+        Self { jobset_uid, nonce, reference, newest, alive_at: now, silence, pods, longest_pause }
     }
 
     /// Takes a statement that the leader has signed. Returns what the channels of the agent have to know: nothing if it is a sign
@@ -57,9 +59,9 @@ impl Liveness {
             self.note(time, is_answer && group.is_some(), now);
         }
         let GroupState { uid, synced, deprecated, failed, bypass, pods, pause } = group?;
-        self.longest_pause = pause;
+        (self.pods, self.longest_pause) = (pods, pause);
         let state = JobSetState { uid, synced, deprecated, failed, bypass };
-        Some(ChannelInput::Statement { is_answer, state, pods })
+        Some(ChannelInput::Statement { is_answer, state })
     }
 
     /// Takes the time of a statement that counts.

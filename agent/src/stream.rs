@@ -133,8 +133,8 @@ impl StreamError {
 }
 
 /// Keeps a connection to a relay. Sends what comes over it, and [`ChannelInput::Disconnected`] when it has ended; ends with the
-/// receiver of `inputs`. `present` has what to tell the relay: at the beginning, and whenever it changes. `group` takes the
-/// longest pause of the JobSet.
+/// receiver of `inputs`. `present` has what to tell the relay: at the beginning, and whenever it changes. `group` takes what
+/// statements say of the group.
 pub async fn run(
     relay: Relay,
     jobset: JobSetName,
@@ -245,7 +245,7 @@ async fn converse(
             ToAgent::Signed(signed) => {
                 let leader = leader.as_ref().ok_or(StreamError::NoLeader)?;
                 let Some(input) = liveness.hear(leader.open(&signed)?, Instant::now().into_std()) else { continue };
-                group.raise_pause(liveness.longest_pause);
+                group.note(liveness.pods, liveness.longest_pause);
                 *was_live |= matches!(input, ChannelInput::Statement { is_answer: true, .. });
                 if inputs.send(input).await.is_err() {
                     return Ok(());

@@ -198,9 +198,8 @@ impl Transport {
                     let _ = sender.send(ChannelInput::Written(answer.await)).await;
                 });
             }
-            ChannelOutput::WriteLater { pods, is_prompt } => {
-                // Without a stream, the watch knows the number.
-                let pods = pods.max(self.group.pods());
+            ChannelOutput::WriteLater { is_prompt } => {
+                let pods = self.group.pods();
                 let delays = if is_prompt { Duration::ZERO..=prompt_delay(pods) } else { annotation_delays(pods) };
                 let (least, most) = delays.into_inner();
                 self.write_due = Some(Instant::now() + least + most.saturating_sub(least).mul_f64(fastrand::f64()));

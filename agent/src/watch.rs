@@ -44,10 +44,6 @@ pub struct Cursor {
     after: Option<String>,
     /// The newest state among the initial events.
     listed: Option<JobSetState>,
-    /// The longest pause that the newest status has.
-    longest_pause: Option<u32>,
-    /// The number of Pods that the newest specification has.
-    pods: Option<u32>,
 }
 
 impl Cursor {
@@ -67,7 +63,6 @@ impl Cursor {
         let (version, state) = match event {
             WatchEvent::Added(jobset) | WatchEvent::Modified(jobset) => {
                 let state = JobSetState::from(&jobset);
-                (self.longest_pause, self.pods) = (jobset.longest_pause(), Some(jobset.pods()));
                 (jobset.metadata.resource_version, Some(state))
             }
             // The worker continues to run until garbage collection deletes its Pod.
@@ -154,11 +149,10 @@ async fn watch(
         timeout(IDLE_TIMEOUT, events.try_next()).await.map_err(|_| RequestFailure::timeout(IDLE_TIMEOUT))??
     {
         let was_listing = cursor.after.is_none();
-        let input = cursor.apply(event).map_err(|status| RequestFailure::from(&*status))?;
-        group.raise_pause(cursor.longest_pause);
-        if let Some(pods) = cursor.pods {
-            group.set_pods(pods);
+        if let WatchEvent::Added(jobset) | WatchEvent::Modified(jobset) = &event {
+            group.note(jobset.pods(), jobset.longest_pause());
         }
+        let input = cursor.apply(event).map_err(|status| RequestFailure::from(&*status))?;
         backoff.on_event();
         if input.is_none() && was_listing && cursor.after.is_some() {
             tracing::info!(%namespace, %jobset, "the JobSet does not exist; waiting for it");
@@ -247,7 +241,7 @@ mod tests {
 
     #[test]
     fn resource_version_gone_restarts_from_initial_events() {
-        let after = Cursor { after: Some("3".into()), listed: None, longest_pause: None, pods: None };
+        let after = Cursor { after: Some("3".into()), listed: None };
         let mut cursor = after.clone();
         assert_eq!(cursor.apply(gone()).unwrap_err().code, 410);
         assert_eq!(cursor, Cursor::default());

@@ -13,11 +13,11 @@ fn told_of(synced: i32, deprecated: i32) -> ChannelOutput {
 }
 
 fn answer(synced: i32) -> ChannelInput {
-    ChannelInput::Statement { is_answer: true, state: state(synced, 0), pods: 300 }
+    ChannelInput::Statement { is_answer: true, state: state(synced, 0) }
 }
 
 fn broadcast(synced: i32, deprecated: i32) -> ChannelInput {
-    ChannelInput::Statement { is_answer: false, state: state(synced, deprecated), pods: 300 }
+    ChannelInput::Statement { is_answer: false, state: state(synced, deprecated) }
 }
 
 fn report(epoch: i32) -> Report {
@@ -34,10 +34,6 @@ fn written(epoch: i32) -> ChannelInput {
 
 fn failed(epoch: i32) -> ChannelInput {
     ChannelInput::Written(Input::ReportFailed { epoch, retry_after: None })
-}
-
-fn later(pods: u32) -> ChannelOutput {
-    ChannelOutput::WriteLater { pods, is_prompt: false }
 }
 
 fn live() -> Channels {
@@ -94,7 +90,7 @@ fn report_behind_another_write_goes_over_live_stream() {
     assert_eq!(channels.step(reports(3)), [], "the first write has no answer");
     let outputs = channels.step(answer(2));
     let reported = ChannelOutput::Tell(Input::Reported { epoch: 3 });
-    assert_eq!(outputs[1..4], [ChannelOutput::Send(report(3)), reported, later(300)]);
+    assert_eq!(outputs[1..4], [ChannelOutput::Send(report(3)), reported, LATER]);
     channels.step(written(2));
     assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::Write { epoch: 3 }]);
 }
@@ -113,7 +109,7 @@ fn report_over_the_stream_is_written_later() {
     let mut channels = live();
     let outputs = channels.step(reports(2));
     let reported = ChannelOutput::Tell(Input::Reported { epoch: 2 });
-    assert_eq!(outputs, [ChannelOutput::Send(report(2)), reported, later(300)]);
+    assert_eq!(outputs, [ChannelOutput::Send(report(2)), reported, LATER]);
     assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::Write { epoch: 2 }]);
     assert_eq!(channels.step(written(2)), []);
     assert_eq!(channels.step(ChannelInput::WriteDue), []);
@@ -124,7 +120,7 @@ fn late_write_that_fails_is_repeated() {
     let mut channels = live();
     channels.step(reports(2));
     channels.step(ChannelInput::WriteDue);
-    assert_eq!(channels.step(failed(2)), [later(300)]);
+    assert_eq!(channels.step(failed(2)), [LATER]);
     assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::Write { epoch: 2 }]);
 }
 
@@ -134,7 +130,7 @@ fn write_that_is_due_during_another_follows_later() {
     channels.step(reports(2));
     channels.step(ChannelInput::WriteDue);
     channels.step(reports(3));
-    assert_eq!(channels.step(ChannelInput::WriteDue), [later(300)]);
+    assert_eq!(channels.step(ChannelInput::WriteDue), [LATER]);
     channels.step(written(2));
     assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::Write { epoch: 3 }]);
 }
@@ -146,7 +142,7 @@ fn awaited_write_failing_after_stream_return_is_repeated_later() {
     channels.step(reports(2));
     let reported = ChannelOutput::Tell(Input::Reported { epoch: 2 });
     assert_eq!(channels.step(answer(1)), [ChannelOutput::Send(report(2)), reported, told(1)]);
-    assert_eq!(channels.step(failed(2)), [later(300)]);
+    assert_eq!(channels.step(failed(2)), [LATER]);
     assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::Write { epoch: 2 }]);
 }
 
@@ -157,7 +153,7 @@ fn failed_write_is_repeated_later_after_stream_return() {
     channels.step(reports(2));
     assert_eq!(channels.step(failed(2)).len(), 1, "the state machine of the agent reports again");
     let reported = ChannelOutput::Tell(Input::Reported { epoch: 2 });
-    assert_eq!(channels.step(answer(1)), [ChannelOutput::Send(report(2)), reported, later(300), told(1)]);
+    assert_eq!(channels.step(answer(1)), [ChannelOutput::Send(report(2)), reported, LATER, told(1)]);
     assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::Write { epoch: 2 }]);
 }
 
@@ -189,7 +185,7 @@ fn report_maybe_lost_with_stream_is_repeated_soon() {
     channels.step(reports(2));
     channels.step(ChannelInput::Disconnected);
     let answer = Input::ReportFailed { epoch: 2, retry_after: None };
-    assert_eq!(channels.step(failed(2)), [ChannelOutput::Tell(answer), later(300)]);
+    assert_eq!(channels.step(failed(2)), [ChannelOutput::Tell(answer), LATER]);
     assert_eq!(channels.step(reports(2)), [ChannelOutput::Write { epoch: 2 }]);
 }
 
@@ -262,7 +258,7 @@ fn stall_goes_over_the_stream_and_is_written_later() {
     channels.step(ChannelInput::WriteDue);
     channels.step(written(2));
     let outputs = channels.step(progress("a", true));
-    assert_eq!(outputs, [ChannelOutput::Send(progressed(2, "a")), later(300)]);
+    assert_eq!(outputs, [ChannelOutput::Send(progressed(2, "a")), LATER]);
     // The write of the end of the stall is the same.
     assert_eq!(channels.step(progress("b", true)), [ChannelOutput::Send(progressed(2, "b"))]);
     assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::Write { epoch: 2 }]);
@@ -274,13 +270,13 @@ fn stall_goes_over_the_stream_and_is_written_later() {
 
 #[test]
 fn stall_without_stream_is_written_promptly() {
-    let prompt = || ChannelOutput::WriteLater { pods: 0, is_prompt: true };
+    let prompt = || ChannelOutput::WriteLater { is_prompt: true };
     let (mut channels, _) = Channels::new(false);
     assert_eq!(channels.step(progress("a", true)), [], "before the first report");
     channels.step(ChannelInput::Watched(Input::JobSet(state(1, 0))));
     channels.step(reports(2));
     assert_eq!(channels.step(progress("a", true)), [prompt()]);
-    assert_eq!(channels.step(ChannelInput::WriteDue), [later(0)], "one write at a time");
+    assert_eq!(channels.step(ChannelInput::WriteDue), [LATER], "one write at a time");
     let reported = ChannelOutput::Tell(Input::Reported { epoch: 2 });
     assert_eq!(channels.step(written(2)), [reported, ChannelOutput::Write { epoch: 2 }]);
     assert_eq!(channels.step(written(2)), []);
@@ -288,7 +284,7 @@ fn stall_without_stream_is_written_promptly() {
     assert_eq!(channels.step(progress("b", true)), [prompt()]);
     assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::Write { epoch: 2 }]);
     // A write that fails is tried again, and nobody waits for it. What is urgent does not wait as long.
-    assert_eq!(channels.step(failed(2)), [later(0)]);
+    assert_eq!(channels.step(failed(2)), [LATER]);
     assert_eq!(channels.step(progress("c", true)), [prompt()]);
     assert_eq!(channels.step(ChannelInput::WriteDue), [ChannelOutput::Write { epoch: 2 }]);
 }

@@ -25,6 +25,7 @@ struct TestRelay {
     leader: Issued,
     folder: TempDir,
     progress: watch::Sender<Progress>,
+    group: Arc<GroupFacts>,
 }
 
 struct TestConnection {
@@ -42,7 +43,7 @@ impl TestRelay {
         std::fs::write(folder.path().join(RELAY_TOKEN), "token-of-the-pod\n").unwrap();
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let tls = TlsAcceptor::from(Arc::new(identity.server().unwrap()));
-        Self { pki, listener, tls, leader, folder, progress: watch::Sender::default() }
+        Self { pki, listener, tls, leader, folder, progress: watch::Sender::default(), group: Arc::default() }
     }
 
     fn relay(&self) -> Relay {
@@ -58,7 +59,7 @@ impl TestRelay {
         let (present, received) = watch::channel(Present::default());
         let (sender, inputs) = mpsc::channel(16);
         let jobset = JobSetName { name: "train".to_owned(), uid: "u".to_owned() };
-        tokio::spawn(run(self.relay(), jobset, received, sender, self.progress.clone(), Arc::default()));
+        tokio::spawn(run(self.relay(), jobset, received, sender, self.progress.clone(), Arc::clone(&self.group)));
         (present, inputs)
     }
 
@@ -111,7 +112,7 @@ fn answer(time: i64, nonce: &Nonce, synced: i32) -> Statement {
 
 fn heard(is_answer: bool, synced: i32) -> ChannelInput {
     let state = JobSetState { uid: "u".to_owned(), synced, deprecated: 0, failed: false, bypass: false };
-    ChannelInput::Statement { is_answer, state, pods: 7 }
+    ChannelInput::Statement { is_answer, state }
 }
 
 #[tokio::test]
@@ -125,6 +126,7 @@ async fn answer_and_broadcasts_are_heard_and_reports_are_sent() {
     assert_eq!(inputs.recv().await, Some(heard(true, 4)));
     connection.say(&relay.signer(), &Statement::broadcast(2, group(5))).await;
     assert_eq!(inputs.recv().await, Some(heard(false, 5)));
+    assert_eq!(relay.group.pods(), 7);
     let report = Report { epoch: 5, exit: None, started: None, progress: None };
     present.send_modify(|present| present.report = Some(report.clone()));
     assert_eq!(connection.reader.next().await.unwrap(), Some(FromAgent::Report(report.clone())));

@@ -182,8 +182,7 @@ impl System {
         state.change_link(slot, |link| next = Some(link.statements.remove(0)));
         let Some(statement) = next else { return };
         let is_answer = statement.is_answer || self.setting.broken == Some(RuleMutation::BroadcastsTakenForAnswers);
-        let pods = u32::try_from(self.setting.pods).unwrap_or(u32::MAX);
-        let statement = ChannelInput::Statement { is_answer, state: node::state(statement.epochs), pods };
+        let statement = ChannelInput::Statement { is_answer, state: node::state(statement.epochs) };
         self.change_machine(state, slot, |machine, newest| {
             machine.happen(statement, newest);
             // While the stream is live, it does not matter when this time is over.

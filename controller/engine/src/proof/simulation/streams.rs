@@ -35,6 +35,7 @@ impl SimulatedCluster {
         if !self.network.is_on {
             return Ok(());
         }
+        self.network.repeat_events();
         for _ in 0..self.network.rng.usize(..=STEPS) {
             self.move_stream()?;
         }
@@ -80,6 +81,7 @@ impl SimulatedCluster {
     /// Everything that happens on the stream by itself.
     pub(super) fn settle_stream(&mut self) -> CheckResult {
         self.network.end_stalls();
+        self.network.repeat_events();
         while self.network.is_on && self.move_stream()? {}
         Ok(())
     }
@@ -248,14 +250,14 @@ impl SimulatedCluster {
         let mut link = process.link;
         while let Some(number) = link {
             let (heard, is_silent) = self.network.hear(number, now);
-            if let Some(ChannelInput::Statement { is_answer, state, pods }) = heard {
+            if let Some(ChannelInput::Statement { is_answer, state }) = heard {
                 let takes_all = self.broken == Some(RuleMutation::BroadcastsTakenForAnswers);
                 self.trace(|| {
                     let what = if is_answer { "an answer" } else { "a broadcast" };
                     format!("stream: {pod} hears {what}: S {} D {}", state.synced, state.deprecated)
                 });
                 let is_answer = is_answer || takes_all;
-                self.happens_to_agent(uid, ChannelInput::Statement { is_answer, state, pods })?;
+                self.happens_to_agent(uid, ChannelInput::Statement { is_answer, state })?;
                 // What is repeated keeps nobody from anything else.
                 if !fair {
                     return Ok(true);
