@@ -10,5 +10,4 @@ mod watch;
 
 pub use connect::{Cluster, connect};
 pub use feed::{Feed, FeedScope};
-pub use log::LogRequest;
 pub use watch::{ChangeStream, WatchScope};

@@ -22,9 +22,7 @@ const TOGETHER: Duration = Duration::from_millis(200);
 #[derive(Clone, Debug)]
 pub enum WatchScope {
     /// The JobSets of the namespace, or of all namespaces.
-    List {
-        all_namespaces: bool,
-    },
+    List { all_namespaces: bool },
     /// A JobSet with its Jobs and Pods.
     Tree(String),
     /// A JobSet with the Events about it.

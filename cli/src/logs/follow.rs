@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use futures::stream::{self, FuturesUnordered, StreamExt as _};
 use jobset_api::{JobSet, JobSetStatus};
 use jobset_objects::PartialPod;
+use kube::api::LogParams;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
@@ -15,7 +16,7 @@ use super::followed::{FollowedLog, LogOutput, shown};
 use super::reader::LogReader;
 use super::source::{LogChoice, LogSource, LogSources, sources};
 use crate::args::LogsArgs;
-use crate::cluster::{Cluster, LogRequest};
+use crate::cluster::Cluster;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::output::{ProgressLine, Screen};
@@ -101,9 +102,9 @@ impl Logs<'_> {
         let shows_progress = !std::io::stdout().is_terminal();
         let opened = stream::iter(sources).map(|source| async {
             let LogSource { pod, container, previous, .. } = &source;
-            let (_, tail) = shown(&source, self.tail());
-            let request = LogRequest { pod, container, previous: *previous, tail, ..LogRequest::default() };
-            let reader = LogReader::open(self.cluster, &request).await;
+            let (container, (_, tail_lines)) = (Some(container.clone()), shown(&source, self.tail()));
+            let params = LogParams { container, previous: *previous, tail_lines, ..LogParams::default() };
+            let reader = LogReader::open(self.cluster, pod, &params).await;
             (source, reader)
         });
         let mut opened = opened.buffered(AHEAD);

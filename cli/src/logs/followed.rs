@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use jobset_objects::PartialPod;
+use kube::api::LogParams;
 use tokio::sync::mpsc::Sender;
 use tokio::time::sleep;
 
@@ -11,7 +12,7 @@ use super::cursor::LogCursor;
 use super::lines::ShownLines;
 use super::reader::LogReader;
 use super::source::{LogSource, epoch_of_run};
-use crate::cluster::{Cluster, LogRequest};
+use crate::cluster::Cluster;
 
 /// A Pod whose log has ended is looked at after this time, and then less and less often.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -120,10 +121,16 @@ impl<'a> FollowedLog<'a> {
     /// Shows the lines of one answer. Returns whether it has ended as it should.
     async fn copy(&mut self, follow: bool, any: &mut bool) -> Result<bool, Closed> {
         let LogSource { pod, container, previous, .. } = &self.source;
-        let (since, follow) = (self.cursor.since(), follow && !previous);
-        let request =
-            LogRequest { pod, container, previous: *previous, follow, tail: self.tail, timestamps: true, since };
-        let mut reader = match LogReader::open(self.cluster, &request).await {
+        let params = LogParams {
+            container: Some(container.clone()),
+            previous: *previous,
+            follow: follow && !previous,
+            tail_lines: self.tail,
+            timestamps: true,
+            since_time: self.cursor.since(),
+            ..LogParams::default()
+        };
+        let mut reader = match LogReader::open(self.cluster, pod, &params).await {
             Ok(reader) => reader,
             Err(error) => {
                 let text = format!("Pod {pod}: {error}; trying again");

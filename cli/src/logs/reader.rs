@@ -4,8 +4,9 @@ use std::io;
 use std::pin::Pin;
 
 use futures::{AsyncBufRead, AsyncBufReadExt as _};
+use kube::api::LogParams;
 
-use crate::cluster::{Cluster, LogRequest};
+use crate::cluster::Cluster;
 use crate::error::Error;
 
 /// Longest line, in bytes. A longer one is read as several.
@@ -26,8 +27,8 @@ pub(super) struct LogLine {
 }
 
 impl LogReader {
-    pub(super) async fn open(cluster: &Cluster, request: &LogRequest<'_>) -> Result<Self, Error> {
-        Ok(Self { body: Box::pin(cluster.log(request).await?), is_within: false })
+    pub(super) async fn open(cluster: &Cluster, pod: &str, params: &LogParams) -> Result<Self, Error> {
+        Ok(Self { body: Box::pin(cluster.log(pod, params).await?), is_within: false })
     }
 
     /// The next line; none at the end of the log.
