@@ -1,7 +1,6 @@
 //! The plugin's reports on JobSets that the controller reconciles.
 
 use anyhow::{Context, Result};
-use jobset_api::conditions;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
@@ -150,21 +149,5 @@ async fn events_of_jobset_are_read_with_numbers() -> Result<()> {
     assert!(text.contains("Not listed: 1 of them."), "{text}");
     let explained = space.run(&["explain", "train"], 1).await?;
     assert!(explained.contains("spec.managedBy is example.com/nobody"), "{explained}");
-    Ok(())
-}
-
-#[tokio::test]
-async fn jobset_invalid_without_admission_is_explained() -> Result<()> {
-    let space = Space::new("invalid").await?;
-    let mut object = in_place("train", 1);
-    object["spec"]["coordinator"] = json!({"replicatedJob": "a".repeat(60)});
-    space.create(object).await?;
-    let words = [
-        "does not run (Invalid)",
-        "1. The controller does not reconcile the JobSet, because its specification is not valid.",
-        "characters of the 63 that fit into a label",
-    ];
-    space.shows(&["explain", "train"], &words, 1).await?;
-    space.shows(&["status", "train"], &[conditions::INVALID], 0).await?;
     Ok(())
 }

@@ -107,25 +107,3 @@ async fn wait_ends_when_workers_run_and_have_restarted() -> Result<()> {
     space.run(&["wait", "train", "--for", "finished"], 3).await?;
     Ok(())
 }
-
-#[tokio::test]
-async fn wait_for_failed_jobset_says_why() -> Result<()> {
-    let space = Space::new("wait-failed").await?;
-    let mut object = in_place("train", 1);
-    object["spec"]["failurePolicy"]["maxRestarts"] = json!(0);
-    space.create(object).await?;
-    let pods = space.pods_of("train", 1).await?;
-    space.node("wait-failed-1", &json!({})).await?;
-    space.bind_to(&pods[0], "wait-failed-1").await?;
-    run(&space, &pods, 1).await?;
-    space.run(&["wait", "train", "--for", "running"], 0).await?;
-    let waiting = Waiting::start(&space, &["--for", "finished"]).await?;
-    space.crash(&pods[0], 3, "loss is NaN").await?;
-    let (_, errors) = waiting.ends(1).await?;
-    assert!(errors.contains("has failed (") && errors.contains("exited with code 3 (Error): loss is NaN"), "{errors}");
-    for goal in ["running", "restarted", "finished"] {
-        let text = space.run(&["wait", "train", "--for", goal], 1).await?;
-        assert!(text.contains("has failed ("), "{text}");
-    }
-    Ok(())
-}

@@ -54,17 +54,6 @@ async fn command_that_cannot_start_exits_with_a_shells_code(
 }
 
 #[tokio::test]
-async fn exit_code_fatal_or_zero_ends_the_container() -> Result<()> {
-    for (namespace, script, code) in [("fatal", "exit 66", 66), ("succeeds", "exit 0", 0)] {
-        let space = TestNamespace::new(namespace).await?;
-        let mut agent = space.supervise(script, &[("FATAL_EXIT_CODES", "3,60-70")])?;
-        space.lift(1).await?;
-        assert_eq!(agent.exit_code().await?, code);
-    }
-    Ok(())
-}
-
-#[tokio::test]
 async fn sigterm_while_worker_runs_exits_with_143() -> Result<()> {
     let space = TestNamespace::new("terminated-while-running").await?;
     let mut agent =

@@ -1,9 +1,8 @@
 //! Epochs of a supervisor: when the worker runs, in which epoch, and with which requests to the API server.
 
 use anyhow::Result;
-use rustix::process::Signal;
 
-use super::fixture::{TestNamespace, plane, shared};
+use super::fixture::{TestNamespace, shared};
 
 /// A worker that logs its epoch and runs until SIGTERM.
 const RUNS: &str = "echo $JOBSET_EPOCH >>log; exec sleep 1000";
@@ -66,20 +65,4 @@ async fn worker_with_full_standard_error_is_restarted() -> Result<()> {
     let _agent =
         space.supervise_unread("echo $JOBSET_EPOCH >>log; timeout 1 yes >&2; echo full >>log; exec sleep 1000")?;
     space.assert_restart("1\nfull\n", "1\nfull\n2\nfull\n").await
-}
-
-#[tokio::test]
-async fn failure_during_an_api_server_outage_is_reported_afterwards() -> Result<()> {
-    let plane = plane().await?;
-    let space = TestNamespace::of(&plane, "away", "InPlaceRestart").await?;
-    let agent = space.supervise("trap 'exit 1' USR1; echo $JOBSET_EPOCH >>log; while :; do sleep 0.1; done", &[])?;
-    space.lift(1).await?;
-    space.wait_for_file("log", "1\n").await?;
-    plane.stop_api_server().await?;
-    agent.signal(Signal::USR1).await?;
-    plane.start_api_server().await?;
-    space.lift(2).await?;
-    space.wait_for_file("log", "1\n2\n").await?;
-    drop(agent);
-    plane.stop().await
 }

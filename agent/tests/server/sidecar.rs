@@ -125,17 +125,9 @@ async fn jobset_with_other_uid_is_logged() -> Result<()> {
     .await
 }
 
+/// A failure of a supervised worker during the outage is reported afterwards.
 #[tokio::test]
-async fn jobset_without_in_place_restart_lifts_without_a_report() -> Result<()> {
-    let space = TestNamespace::of(shared().await?, "sidecar-recreate", "Recreate").await?;
-    let sidecar = Sidecar::start(&space, &[]).await?;
-    sidecar.wait_for_probe("200").await?;
-    assert_eq!(space.epoch().await?, None, "the agent reports no epoch");
-    Ok(())
-}
-
-#[tokio::test]
-async fn agent_waits_for_its_jobset_and_the_api_server() -> Result<()> {
+async fn agents_wait_for_jobset_and_outlast_api_server_outage() -> Result<()> {
     let plane = plane().await?;
     let space = TestNamespace::of(&plane, "sidecar-away", "InPlaceRestart").await?;
     space.remove_jobset().await?;
@@ -144,10 +136,20 @@ async fn agent_waits_for_its_jobset_and_the_api_server() -> Result<()> {
     space.create_jobset("InPlaceRestart").await?;
     space.lift(1).await?;
     sidecar.wait_for_probe("200").await?;
+    let supervised = TestNamespace::of(&plane, "away", "InPlaceRestart").await?;
+    let script = "trap 'exit 1' USR1; echo $JOBSET_EPOCH >>log; while :; do sleep 0.1; done";
+    let supervisor = supervised.supervise(script, &[])?;
+    supervised.lift(1).await?;
+    supervised.wait_for_file("log", "1\n").await?;
+
     plane.stop_api_server().await?;
     sidecar.wait_for_probe("200").await?;
+    supervisor.signal(Signal::USR1).await?;
     plane.start_api_server().await?;
     space.set_epochs(1, 1).await?;
     assert_eq!(sidecar.agent.exit_code().await?, 81);
+    supervised.lift(2).await?;
+    supervised.wait_for_file("log", "1\n2\n").await?;
+    drop(supervisor);
     plane.stop().await
 }

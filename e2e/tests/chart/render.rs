@@ -99,16 +99,17 @@ async fn rendered(chart: &Chart, name: &str, args: &[&str]) -> Result<String> {
 }
 
 #[rstest]
-#[case::own_certificates("kustomize", &[])]
-#[case::cert_manager("cert-manager", &["--set", "certificates.source=cert-manager"])]
+#[case::own_certificates("kustomize", "self")]
+#[case::cert_manager("cert-manager", "cert-manager")]
 #[tokio::test]
-async fn chart_and_kustomization_are_the_same_objects(#[case] folder: &str, #[case] args: &[&str]) -> Result<()> {
+async fn chart_and_kustomization_are_the_same_objects(#[case] folder: &str, #[case] source: &str) -> Result<()> {
     let plane = ControlPlane::start().await?;
+    let source = format!("certificates.source={source}");
     let mut kustomized = kustomization(&plane, folder).await?;
     let namespace = kustomized.remove(&("Namespace".to_owned(), String::new(), NAMESPACE.to_owned()));
     let namespace = namespace.context("the kustomization makes the namespace; Helm has --create-namespace")?;
     assert_eq!(namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"], "restricted");
-    let mut charted = render(NAMESPACE, args).await?;
+    let mut charted = render(NAMESPACE, &["--set", &source]).await?;
     let crd = charted.get_mut(&crd()).context("the chart has the CRD")?;
     let annotations = crd["metadata"].as_object_mut().and_then(|metadata| metadata.remove("annotations"));
     assert_eq!(
@@ -117,6 +118,18 @@ async fn chart_and_kustomization_are_the_same_objects(#[case] folder: &str, #[ca
         "all JobSets would go with it"
     );
     assert_same(&charted, &kustomized);
+
+    let above = tempfile::tempdir_in(paths::target())?;
+    let text = format!("resources: [../../deploy/{folder}]\ncomponents: [../../deploy/without-stream]\n");
+    fs::write(above.path().join("kustomization.yaml"), text).await?;
+    let mut kustomized = kustomization(&plane, &above.path().to_string_lossy()).await?;
+    let mut charted = render(NAMESPACE, &["--set", &source, "--set", "stream.enabled=false"]).await?;
+    kustomized.remove(&("Namespace".to_owned(), String::new(), NAMESPACE.to_owned()));
+    for objects in [&mut charted, &mut kustomized] {
+        objects.remove(&self::crd());
+    }
+    assert_same(&charted, &kustomized);
+
     // The API server takes each of them as it is, those of cert-manager by cert-manager's own CRDs.
     for crd in ["issuers", "certificates"] {
         let crds = sources("github.com/cert-manager/cert-manager", CERT_MANAGER)?.join("deploy/crds");
@@ -129,25 +142,6 @@ async fn chart_and_kustomization_are_the_same_objects(#[case] folder: &str, #[ca
     let folder = paths::workspace().join("deploy").join(folder);
     let apply = ["apply", "--server-side", "--dry-run=server", "--validate=strict", "-k", &folder.to_string_lossy()];
     install::kubectl(&plane, &apply).await?;
-    plane.stop().await
-}
-
-#[rstest]
-#[case::own_certificates("kustomize", "self")]
-#[case::cert_manager("cert-manager", "cert-manager")]
-#[tokio::test]
-async fn kustomization_without_stream_is_the_chart_without_it(#[case] base: &str, #[case] source: &str) -> Result<()> {
-    let plane = ControlPlane::start().await?;
-    let above = tempfile::tempdir_in(paths::target())?;
-    let text = format!("resources: [../../deploy/{base}]\ncomponents: [../../deploy/without-stream]\n");
-    fs::write(above.path().join("kustomization.yaml"), text).await?;
-    let mut kustomized = kustomization(&plane, &above.path().to_string_lossy()).await?;
-    kustomized.remove(&("Namespace".to_owned(), String::new(), NAMESPACE.to_owned()));
-    kustomized.remove(&crd());
-    let values = format!("stream.enabled=false,certificates.source={source}");
-    let mut charted = render(NAMESPACE, &["--set", &values]).await?;
-    charted.remove(&crd());
-    assert_same(&charted, &kustomized);
     plane.stop().await
 }
 

@@ -1,10 +1,9 @@
 //! What `stream.enabled` adds to the chart, and what it refuses.
 
 use anyhow::Result;
-use jobset_harness::admission::apply;
 use jobset_harness::chart::{Chart, Objects};
+use jobset_harness::paths;
 use jobset_harness::programs::Helm;
-use jobset_harness::{ControlPlane, paths};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -212,22 +211,4 @@ async fn egress_reaches_api_server_and_relays_alone() -> Result<()> {
     }
     assert_eq!(programs, ["jobset-certs", "jobset-controller", "jobset-relay", "jobset-webhook"]);
     Ok(())
-}
-
-/// In a namespace for Pods that are restricted.
-#[tokio::test]
-async fn relay_is_accepted_by_the_api_server() -> Result<()> {
-    let plane = ControlPlane::start().await?;
-    let restricted = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {
-        "name": NAMESPACE, "labels": {"pod-security.kubernetes.io/enforce": "restricted"},
-    }});
-    apply(&plane, "namespace.yaml", &[restricted]).await?;
-    let objects = render(NAMESPACE, &[]).await?;
-    apply(&plane, "stream.yaml", &objects.values().cloned().collect::<Vec<_>>()).await?;
-    let template = &objects[&of("Deployment", NAMESPACE, "jobset-relay")]["spec"]["template"];
-    let pod = json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "relay", "namespace": NAMESPACE}, "spec": template["spec"],
-    });
-    apply(&plane, "relay.yaml", &[pod]).await?;
-    plane.stop().await
 }

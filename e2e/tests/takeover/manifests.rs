@@ -11,19 +11,13 @@ pub(super) const SUPERVISOR_IMAGE: &str = "localhost/go-jobset-supervisor:test";
 
 pub(super) const NAMESPACE: &str = "swap";
 
+/// Jobs that run one Pod each, that are suspended, and whose Pod no node can take.
+const RUNNING: usize = 34;
+const SUSPENDED: usize = 114;
+const PENDING: usize = 46;
+
 /// Ends with code 1 when a file of the Pod's name appears, and removes it.
 const WORKER: &str = "while :; do if [ -f /flags/$POD_NAME ]; then rm /flags/$POD_NAME; exit 1; fi; sleep 0.3; done";
-
-/// How many JobSets there are of those that cost little.
-#[derive(Clone, Copy)]
-pub(super) struct Scale {
-    /// Jobs that run one Pod each.
-    pub running: usize,
-    /// Suspended Jobs.
-    pub suspended: usize,
-    /// Jobs whose Pod no node can take.
-    pub pending: usize,
-}
 
 fn jobset(name: &str, groups: &Value, rest: &Value) -> Value {
     let mut jobset = json!({
@@ -94,7 +88,7 @@ fn in_place(name: &str, flags: &Path, supervised: bool) -> Value {
 }
 
 /// The JobSets, those first whose Pods need a node.
-pub(super) fn all(scale: Scale, flags: &Path) -> Vec<Value> {
+pub(super) fn all(flags: &Path) -> Vec<Value> {
     let runs = |name: &str, replicas: usize| group(name, replicas, 1, flags, WORKER);
     let policy = |policy: &Value| json!({"spec": {"failurePolicy": policy}});
     let restart_job = json!({"maxRestarts": 6, "rules": [{"action": "RestartJob"}]});
@@ -117,11 +111,11 @@ pub(super) fn all(scale: Scale, flags: &Path) -> Vec<Value> {
     // One Job fails at once, the other needs its grace to end.
     let mut stubborn = group("w", 2, 1, flags, &format!("trap '' TERM; {WORKER}"));
     stubborn["template"]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = json!(40);
-    let mut nowhere = runs("w", scale.pending);
+    let mut nowhere = runs("w", PENDING);
     nowhere["template"]["spec"]["template"]["spec"]["nodeSelector"] = json!({"no": "where"});
     let six = json!({"maxRestarts": 6});
     vec![
-        jobset("plain", &json!([runs("w", scale.running)]), &policy(&six)),
+        jobset("plain", &json!([runs("w", RUNNING)]), &policy(&six)),
         in_place("side", flags, false),
         in_place("super", flags, true),
         jobset("elastic", &json!([runs("w", 1)]), &json!({})),
@@ -131,7 +125,7 @@ pub(super) fn all(scale: Scale, flags: &Path) -> Vec<Value> {
         jobset(RECREATING, &json!([stubborn]), &policy(&six)),
         jobset("claims", &json!([claimed]), &claims),
         jobset("resumed", &json!([runs("w", 1)]), &json!({"spec": {"suspend": true}})),
-        jobset("suspended", &json!([runs("w", scale.suspended)]), &json!({"spec": {"suspend": true}})),
+        jobset("suspended", &json!([runs("w", SUSPENDED)]), &json!({"spec": {"suspend": true}})),
         jobset("pending", &json!([nowhere]), &json!({})),
     ]
 }

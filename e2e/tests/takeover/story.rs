@@ -20,7 +20,7 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
 use super::load::Load;
-use super::manifests::{EXCLUSIVE, LOAD, NAMESPACE, RECREATING, SUPERVISOR_IMAGE, Scale, all, permissions};
+use super::manifests::{EXCLUSIVE, LOAD, NAMESPACE, RECREATING, SUPERVISOR_IMAGE, all, permissions};
 use super::observe::{PodState, Snapshot};
 use crate::kubelet::binaries;
 
@@ -63,7 +63,7 @@ async fn install_go(cluster: &Cluster) -> Result<()> {
 
 impl Story {
     /// A cluster in which the Go JobSet runs JobSets of every kind.
-    pub(super) async fn begin(scale: Scale, loaded: bool) -> Result<Self> {
+    pub(super) async fn begin() -> Result<Self> {
         let cluster = Cluster::start(2).await?;
         install::load_images(&cluster, binaries().await?).await?;
         go_jobset::load_images(&cluster).await?;
@@ -77,22 +77,16 @@ impl Story {
         }
         admission::apply(&cluster, "go-agent.yaml", &permissions()).await?;
         let client = cluster.client();
-        let mut story = Self { cluster, client, flags, load: None, size: 1, swaps: 0 };
-        for jobset in all(scale, &story.flags) {
-            story.create(&jobset).await?;
+        for jobset in all(&flags) {
+            let jobset: JobSet = serde_json::from_value(jobset)?;
+            let (name, namespace) = (jobset.name_any(), jobset.namespace().context("no namespace")?);
+            let api: Api<JobSet> = Api::namespaced(client.clone(), &namespace);
+            api.create(&PostParams::default(), &jobset).await.with_context(|| format!("{name} was refused"))?;
         }
+        let mut story = Self { cluster, client, flags, load: None, size: 1, swaps: 0 };
         story.prepare().await?;
-        story.load = loaded.then(|| Load::begin(&story.client));
+        story.load = Some(Load::begin(&story.client));
         Ok(story)
-    }
-
-    async fn create(&self, jobset: &Value) -> Result<()> {
-        let namespace = jobset["metadata"]["namespace"].as_str().context("no namespace")?;
-        let jobset: JobSet = serde_json::from_value(jobset.clone())?;
-        let name = jobset.name_any();
-        let api: Api<JobSet> = Api::namespaced(self.client.clone(), namespace);
-        api.create(&PostParams::default(), &jobset).await.with_context(|| format!("{name} was refused"))?;
-        Ok(())
     }
 
     /// Everything runs, one JobSet has grown, and one Job was restarted alone.
