@@ -14,6 +14,7 @@ use kube::api::{Api, ListParams};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
+use crate::kubelet::seat::take_seat;
 use crate::objects::{create, running, shell};
 
 const LIMIT: Duration = Duration::from_mins(2);
@@ -21,6 +22,7 @@ const LIMIT: Duration = Duration::from_mins(2);
 /// The environment may name an older version for the kubelets than for the control plane.
 #[tokio::test]
 async fn api_server_and_kubelets_have_the_versions_that_are_named() -> Result<()> {
+    take_seat().await?;
     let cluster = cluster::shared().await?;
     let client = cluster.client();
     let versions = Versions::from_environment()?;
@@ -34,6 +36,7 @@ async fn api_server_and_kubelets_have_the_versions_that_are_named() -> Result<()
 
 #[tokio::test]
 async fn control_planes_share_no_objects_and_survive_restart() -> Result<()> {
+    take_seat().await?;
     let audited = ControlPlane::builder().audit_log();
     let (one, two) = tokio::try_join!(audited.control_plane(), ControlPlane::start())?;
     assert_ne!(one.ready().server, two.ready().server);
@@ -56,6 +59,7 @@ async fn control_planes_share_no_objects_and_survive_restart() -> Result<()> {
 
 #[tokio::test]
 async fn owner_killed_leaves_no_process_no_mount_and_no_device() -> Result<()> {
+    take_seat().await?;
     let cluster = Cluster::start(1).await?;
     let node = cluster.nodes().first().context("no node")?.clone();
     let pods: Api<Pod> = Api::default_namespaced(cluster.client());

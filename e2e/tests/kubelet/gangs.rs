@@ -15,6 +15,7 @@ use kube::api::{EvictParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
+use super::seat::take_seat;
 use super::shared::{assert_in_place, assert_replaced, binaries};
 
 /// What the API server, the Job controller and the scheduler need.
@@ -31,6 +32,7 @@ async fn gangs_of_1_37_restart_in_place_and_by_recreation() -> Result<()> {
         progress("gangs need Kubernetes 1.37: left out");
         return Ok(());
     }
+    take_seat().await?;
     let cluster = Cluster::builder().api_server_arg(GATES).api_server_arg(API);
     let cluster = cluster.controller_manager_arg(GATES).scheduler_arg(GATES).cluster(1).await?;
     install(&cluster, binaries().await?).await?;

@@ -4,11 +4,13 @@ use anyhow::Result;
 use jobset_harness::cluster::Cluster;
 use jobset_harness::install::install;
 
+use super::seat::take_seat;
 use super::shared::binaries;
 use super::stream::Groups;
 
 #[tokio::test]
 async fn groups_restart_over_stream_in_cluster_of_ipv6_alone() -> Result<()> {
+    take_seat().await?;
     let cluster = Cluster::builder().ipv6().audit_log().cluster(1).await?;
     // The kubelet's probes reach all programs, and the API server the webhook.
     install(&cluster, binaries().await?).await?;

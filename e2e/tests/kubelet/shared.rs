@@ -9,6 +9,8 @@ use jobset_harness::workload::Workload;
 use tokio::process::Command;
 use tokio::sync::{Mutex, MutexGuard, OnceCell, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use super::seat::take_seat;
+
 /// Held by those who create JobSets, and alone by the test that takes the admission service away.
 static ADMISSION: RwLock<()> = RwLock::const_new(());
 
@@ -106,6 +108,7 @@ impl LoneCluster {
         options: Options,
     ) -> Result<(&'static Cluster, MutexGuard<'static, ()>)> {
         let alone = self.alone.lock().await;
+        take_seat().await?;
         let start = || async {
             let start = async {
                 let cluster = options.cluster(nodes).await?;
@@ -122,6 +125,7 @@ impl LoneCluster {
 /// The shared cluster, with the product installed.
 pub(crate) async fn installed() -> Result<&'static Cluster> {
     static INSTALLED: OnceCell<Result<(), String>> = OnceCell::const_new();
+    take_seat().await?;
     let cluster = cluster::shared().await?;
     let install = || async {
         let binaries = binaries().await.map_err(|error| format!("{error:#}"))?;

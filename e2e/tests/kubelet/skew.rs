@@ -9,6 +9,7 @@ use jobset_harness::install::{self, NAMESPACE};
 use jobset_harness::programs::{Helm, older_binaries};
 use jobset_harness::progress::progress;
 
+use super::seat::take_seat;
 use super::shared::binaries;
 use super::stream::Groups;
 
@@ -22,6 +23,7 @@ const SKEWS: [(&str, &str); 3] = [(NOW, NOW), (OLDER, NOW), (NOW, OLDER)];
 #[tokio::test]
 async fn agents_of_two_commits_restart_over_relays_of_both() -> Result<()> {
     let Some(older) = older_binaries().await? else { return Ok(()) };
+    take_seat().await?;
     let cluster = Cluster::builder().audit_log().cluster(1).await?;
     install::load_product_images(&cluster, &older, &Repository::local(OLDER)?).await?;
     install::install_chart(&cluster, binaries().await?, &["--set", &tag("agent", OLDER)]).await?;

@@ -18,6 +18,7 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
+use super::seat::take_seat;
 use super::shared::{assert_in_place, binaries};
 use crate::chart::check_network_policies;
 
@@ -26,6 +27,7 @@ const RESTARTS: u64 = 3;
 
 #[tokio::test]
 async fn groups_restart_over_stream_and_without_relay_by_watch() -> Result<()> {
+    take_seat().await?;
     let cluster = Cluster::builder().audit_log().cluster(2).await?;
     install::install(&cluster, binaries().await?).await?;
     take_name_of_relays(&cluster.client()).await?;
