@@ -36,7 +36,7 @@ fn manifests() -> Vec<Value> {
     yaml.iter().map(|file| serde_yaml_ng::from_str(&std::fs::read_to_string(file).unwrap()).unwrap()).collect()
 }
 
-fn review(operation: &str, object: &Value, old: &Value) -> Value {
+pub(crate) fn review(operation: &str, object: &Value, old: &Value) -> Value {
     let mut review = server::review(object);
     let request = &mut review["request"];
     (request["operation"], request["oldObject"]) = (json!(operation), old.clone());

@@ -3,6 +3,7 @@
 
 mod case;
 mod children;
+mod webhooks;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
