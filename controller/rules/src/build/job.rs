@@ -61,7 +61,7 @@ pub struct DesiredJob {
 }
 
 impl DesiredJob {
-    /// The Job at `place`. `strategy` is the one in effect.
+    /// The Job at `place`, whose Pods go to any node. `strategy` is the one in effect.
     ///
     /// # Panics
     /// If the JobSet has no replicatedJob with that index.
@@ -75,9 +75,7 @@ impl DesiredJob {
         let group = &jobset.spec.replicated_jobs[place.group_index];
         let name = names::job(jobset.metadata.name.as_deref().unwrap_or_default(), &group.name, place.job_index);
         let priority = placement::priority(group.template.spec.template.spec.as_ref(), classes);
-        let avoids_nodes =
-            strategy == RestartStrategy::InPlaceRestart && jobset.move_after_failures().is_some_and(|limit| limit > 0);
-        Self { name, replicated_job: group.name.clone(), place, attempt, strategy, priority, avoids_nodes }
+        Self { name, replicated_job: group.name.clone(), place, attempt, strategy, priority, avoids_nodes: false }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Default objects of a case. `cases/plan/README.md` lists them.
 
-use jobset_api::{JobSet, labels};
+use jobset_api::{JobSet, RestartStrategy, labels};
 use jobset_store::PriorityClasses;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
@@ -41,7 +41,8 @@ pub(super) fn job(jobset: &JobSet, name: &str) -> Value {
     let attempt = build::Attempt::current(&jobset.status.clone().unwrap_or_default(), group, place.job_index);
     let strategy = jobset.spec.restart_strategy();
     let desired = build::DesiredJob::of(jobset, place, attempt, strategy, &PriorityClasses::default());
-    let job = build::job(jobset, &desired);
+    let avoids_nodes = strategy == RestartStrategy::InPlaceRestart && jobset.move_after_failures() > Some(0);
+    let job = build::job(jobset, &build::DesiredJob { avoids_nodes, ..desired });
     let mut job = serde_json::to_value(job).unwrap();
     merge(&mut job, json!({"metadata": {"uid": uid(name)}}));
     job
