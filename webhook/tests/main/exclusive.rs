@@ -26,6 +26,14 @@ impl Space {
         Self::on(Plane::shared().await?, namespace).await
     }
 
+    /// The same with a Job and its leader.
+    pub(crate) async fn with_leader(namespace: &'static str) -> Result<(Self, Job, Pod)> {
+        let space = Self::new(namespace).await?;
+        let job = space.job("train-w-0").await?;
+        let leader = space.leader(&job).await?;
+        Ok((space, job, leader))
+    }
+
     /// A namespace of a control plane of its own, on which admission is not registered. It lives as long as this process.
     pub(crate) async fn alone(plane: Plane, namespace: &'static str) -> Result<Self> {
         Self::on(Box::leak(Box::new(plane)), namespace).await

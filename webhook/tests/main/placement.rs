@@ -11,9 +11,7 @@ use crate::exclusive::Space;
 
 #[tokio::test]
 async fn leader_gets_affinity_and_followers_its_domain() -> Result<()> {
-    let space = Space::new("placed").await?;
-    let job = space.job("train-w-0").await?;
-    let leader = space.leader(&job).await?;
+    let (space, job, leader) = Space::with_leader("placed").await?;
     let affinity = serde_json::to_value(&leader.spec.as_ref().unwrap().affinity)?;
     let term = |kind: &str| affinity[kind]["requiredDuringSchedulingIgnoredDuringExecution"][0].clone();
     let (together, apart) = (term("podAffinity"), term("podAntiAffinity"));
@@ -56,9 +54,7 @@ async fn follower_of_pending_leader_is_refused_with_scheduler_message() -> Resul
 /// js#1021: followers went to the domain of a leader that was terminating.
 #[tokio::test]
 async fn terminating_leader_yields_to_its_successor() -> Result<()> {
-    let space = Space::new("terminating").await?;
-    let job = space.job("train-w-0").await?;
-    let leader = space.leader(&job).await?;
+    let (space, job, leader) = Space::with_leader("terminating").await?;
     space.node("terminating-1", Some("r1")).await?;
     space.node("terminating-2", Some("r2")).await?;
     space.bind(&leader, "terminating-1").await?;
@@ -77,9 +73,7 @@ async fn terminating_leader_yields_to_its_successor() -> Result<()> {
 /// js#1276: a leader that had failed was counted beside its successor, and followers were refused for ever.
 #[tokio::test]
 async fn failed_leader_beside_successor_does_not_count() -> Result<()> {
-    let space = Space::new("failed").await?;
-    let job = space.job("train-w-0").await?;
-    let leader = space.leader(&job).await?;
+    let (space, job, leader) = Space::with_leader("failed").await?;
     space.node("failed-1", Some("r1")).await?;
     space.node("failed-2", Some("r2")).await?;
     space.bind(&leader, "failed-1").await?;
@@ -115,9 +109,7 @@ async fn leader_of_earlier_job_is_not_followed() -> Result<()> {
 /// js#1089: without a node, followers were sent to an empty domain.
 #[tokio::test]
 async fn leader_without_node_or_domain_is_not_followed() -> Result<()> {
-    let space = Space::new("node-gone").await?;
-    let job = space.job("train-w-0").await?;
-    let leader = space.leader(&job).await?;
+    let (space, job, leader) = Space::with_leader("node-gone").await?;
     space.bind(&leader, "node-gone-1").await?;
     let text = format!("node node-gone-1 of Pod {} does not exist", leader.name_any());
     space.refuses(&job, "LeaderNodeMissing", &text).await?;

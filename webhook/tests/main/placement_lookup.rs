@@ -44,9 +44,7 @@ async fn all_leaders_are_known(lookup: &Lookup) -> Result<()> {
 
 #[tokio::test]
 async fn early_follower_is_admitted_when_leader_is_placed() -> Result<()> {
-    let space = Space::new("early").await?;
-    let job = space.job("train-w-0").await?;
-    let leader = space.leader(&job).await?;
+    let (space, job, leader) = Space::with_leader("early").await?;
     space.node("early-1", Some("r1")).await?;
     let (lookup, _watch) = watched(Lookup::new(space.plane.service_client().await?, LONGEST_WAIT));
     let follower = follower(&space, &job);
@@ -61,9 +59,7 @@ async fn early_follower_is_admitted_when_leader_is_placed() -> Result<()> {
 
 #[tokio::test]
 async fn unschedulable_leader_keeps_no_follower_waiting() -> Result<()> {
-    let space = Space::new("no-room").await?;
-    let job = space.job("train-w-0").await?;
-    let leader = space.leader(&job).await?;
+    let (space, job, leader) = Space::with_leader("no-room").await?;
     let (lookup, _watch) = watched(Lookup::new(space.plane.service_client().await?, LONGEST_WAIT));
     let follower = follower(&space, &job);
     let no_room = json!({ "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room" });
