@@ -11,17 +11,14 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
 use super::{
-    APPLY, Agent, MERGE, assert_denied, assert_forbidden, bind, epoch, label, let_agents_in, path, refusal, send, token,
+    APPLY, Agent, MERGE, assert_denied, assert_forbidden, bind, confined, epoch, label, path, refusal, send, token,
 };
 use crate::fixture::{LIMIT, Space, in_place};
 
 #[tokio::test]
 async fn an_agent_is_refused_at_other_pods_of_its_namespace() -> Result<()> {
-    let space = Space::new("agents-side-by-side").await?;
-    let_agents_in(&space, "default").await?;
-    let agent = Agent::new(&space, "train-w-0-0", "default").await?;
+    let (space, agent) = confined("agents-side-by-side", "default").await?;
     let other = Agent::new(&space, "train-w-0-1", "default").await?;
-    agent.is_confined().await?;
     let said = format!(
         "this token is bound to Pod train-w-0-0 with UID {}, and this Pod has UID {}: an agent reports the epoch of its \
          own Pod alone",
@@ -55,14 +52,11 @@ async fn an_agent_is_refused_at_other_pods_of_its_namespace() -> Result<()> {
 
 #[tokio::test]
 async fn agent_reads_jobsets_of_its_namespace_writes_none() -> Result<()> {
-    let space = Space::new("agents-and-jobsets").await?;
+    let (space, agent) = confined("agents-and-jobsets", "default").await?;
     let next_door = Space::new("agents-and-jobsets-next-door").await?;
-    let_agents_in(&space, "default").await?;
     for space in [&space, &next_door] {
         space.create(in_place("train", 1, 3)).await?;
     }
-    let agent = Agent::new(&space, "train-w-0-0", "default").await?;
-    agent.is_confined().await?;
     let jobsets = |namespace: &str| format!("/apis/jobset.x-k8s.io/v1alpha2/namespaces/{namespace}/jobsets");
     assert!(get(&agent.client, &jobsets(&space.namespace)).await.is_ok());
     assert_forbidden("list next door", get(&agent.client, &jobsets(&next_door.namespace)).await);
@@ -81,11 +75,9 @@ async fn agent_reads_jobsets_of_its_namespace_writes_none() -> Result<()> {
 
 #[tokio::test]
 async fn agent_is_denied_pods_of_other_namespaces() -> Result<()> {
-    let (space, next_door) = (Space::new("agents-here").await?, Space::new("agents-next-door").await?);
-    let_agents_in(&space, "default").await?;
-    let agent = Agent::new(&space, "train-w-0-0", "default").await?;
+    let (space, agent) = confined("agents-here", "default").await?;
+    let next_door = Space::new("agents-next-door").await?;
     let neighbour = Agent::new(&next_door, "train-w-0-0", "default").await?;
-    agent.is_confined().await?;
     let patched =
         || async { send(&agent.client, &path(&next_door.namespace, &neighbour.pod), MERGE, &epoch("1")).await };
     assert_forbidden("without the role", patched().await);
@@ -100,10 +92,7 @@ async fn agent_is_denied_pods_of_other_namespaces() -> Result<()> {
 
 #[tokio::test]
 async fn a_token_that_is_bound_to_no_pod_is_refused() -> Result<()> {
-    let space = Space::new("agents-unbound").await?;
-    let_agents_in(&space, "default").await?;
-    let agent = Agent::new(&space, "train-w-0-0", "default").await?;
-    agent.is_confined().await?;
+    let (space, agent) = confined("agents-unbound", "default").await?;
     let secrets: Api<Secret> = Api::default_namespaced(space.client.clone());
     let secret: Secret = serde_json::from_value(json!({"metadata": {"name": "a"}}))?;
     let secret = secrets.create(&PostParams::default(), &secret).await?;
@@ -131,10 +120,7 @@ async fn a_token_that_is_bound_to_no_pod_is_refused() -> Result<()> {
 
 #[tokio::test]
 async fn token_of_deleted_pod_has_no_right_on_successor() -> Result<()> {
-    let space = Space::new("agents-of-old").await?;
-    let_agents_in(&space, "default").await?;
-    let agent = Agent::new(&space, "train-w-0-0", "default").await?;
-    agent.is_confined().await?;
+    let (space, agent) = confined("agents-of-old", "default").await?;
     space.release(&agent.pod).await?;
     wait::until(LIMIT, "the Pod to be gone", || async {
         Ok(space.all_pods().get_opt("train-w-0-0").await?.is_none().then_some(()))

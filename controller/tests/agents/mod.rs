@@ -95,6 +95,18 @@ impl Agent {
     }
 }
 
+/// A namespace with a ServiceAccount, and the agent of a Pod of it.
+async fn confined(namespace: &str, account: &str) -> Result<(Space, Agent)> {
+    let space = Space::new(namespace).await?;
+    if account != "default" {
+        create_account(&space, account).await?;
+    }
+    let_agents_in(&space, account).await?;
+    let agent = Agent::new(&space, "train-w-0-0", account).await?;
+    agent.is_confined().await?;
+    Ok((space, agent))
+}
+
 async fn token(space: &Space, account: &str, bound: Option<BoundObjectReference>) -> Result<String> {
     let accounts: Api<ServiceAccount> = Api::default_namespaced(space.client.clone());
     let spec = TokenRequestSpec { bound_object_ref: bound, ..TokenRequestSpec::default() };

@@ -9,7 +9,7 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
 use super::{
-    Agent, MERGE, STRATEGIC, assert_denied, bind_to, create_account, give_role, label, let_agents_in, path, send, token,
+    Agent, MERGE, STRATEGIC, assert_denied, bind_to, confined, create_account, give_role, label, path, send, token,
 };
 use crate::fixture::{LIMIT, Space};
 
@@ -27,10 +27,7 @@ fn on_pods(verb: &str) -> Value {
 
 #[tokio::test]
 async fn those_who_are_no_agents_keep_their_rights() -> Result<()> {
-    let space = Space::new("agents-among-others").await?;
-    let_agents_in(&space, "default").await?;
-    let agent = Agent::new(&space, "train-w-0-0", "default").await?;
-    agent.is_confined().await?;
+    let (space, agent) = confined("agents-among-others", "default").await?;
     labels(&space, &space.client, &agent).await?;
 
     let jobsets = json!([{"apiGroups": ["jobset.x-k8s.io"], "resources": ["*"], "verbs": ["*"]},
@@ -52,11 +49,8 @@ async fn those_who_are_no_agents_keep_their_rights() -> Result<()> {
 
 #[tokio::test]
 async fn an_agent_that_may_also_update_pods_keeps_that_right() -> Result<()> {
-    let space = Space::new("agents-that-operate").await?;
-    let_agents_in(&space, "default").await?;
-    let agent = Agent::new(&space, "train-w-0-0", "default").await?;
+    let (space, agent) = confined("agents-that-operate", "default").await?;
     let other = Agent::new(&space, "train-w-0-1", "default").await?;
-    agent.is_confined().await?;
 
     // By name, and so at one Pod alone.
     let mut one = on_pods("update");
@@ -76,10 +70,7 @@ async fn an_agent_that_may_also_update_pods_keeps_that_right() -> Result<()> {
 
 #[tokio::test]
 async fn agent_with_more_rights_on_pods_keeps_them() -> Result<()> {
-    let space = Space::new("agents-that-do-more").await?;
-    let_agents_in(&space, "default").await?;
-    let agent = Agent::new(&space, "train-w-0-0", "default").await?;
-    agent.is_confined().await?;
+    let (space, agent) = confined("agents-that-do-more", "default").await?;
     let more = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["create", "delete"]},
         {"apiGroups": [""], "resources": ["pods/status"], "verbs": ["patch"]}]);
     give_role(&space, "default", more).await?;
@@ -98,10 +89,7 @@ async fn agent_with_more_rights_on_pods_keeps_them() -> Result<()> {
 
 #[tokio::test]
 async fn a_user_who_holds_the_role_is_no_agent() -> Result<()> {
-    let space = Space::new("agents-and-users").await?;
-    let_agents_in(&space, "default").await?;
-    let agent = Agent::new(&space, "train-w-0-0", "default").await?;
-    agent.is_confined().await?;
+    let (space, agent) = confined("agents-and-users", "default").await?;
     for name in ["alice", "system:alice"] {
         let user = json!({"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": name});
         bind_to(&space, "ClusterRole", "jobset-agent", &user).await?;

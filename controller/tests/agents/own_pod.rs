@@ -10,8 +10,7 @@ use rstest::rstest;
 use serde_json::{Map, Value, json};
 
 use super::{
-    APPLY, Agent, EPOCH, JSON, MERGE, STRATEGIC, assert_denied, assert_forbidden, create_account, epoch, label,
-    let_agents_in, path, send,
+    APPLY, Agent, EPOCH, JSON, MERGE, STRATEGIC, assert_denied, assert_forbidden, confined, epoch, label, path, send,
 };
 use crate::fixture::{LIMIT, Space};
 
@@ -21,18 +20,6 @@ const STARTED: &str = "jobset.sigs.k8s.io/agent-started";
 
 /// The annotation with the progress of the worker.
 const PROGRESS: &str = "jobset.sigs.k8s.io/progress";
-
-/// A namespace with a ServiceAccount, and the agent of a Pod of it.
-async fn confined(namespace: &str, account: &str) -> Result<(Space, Agent)> {
-    let space = Space::new(namespace).await?;
-    if account != "default" {
-        create_account(&space, account).await?;
-    }
-    let_agents_in(&space, account).await?;
-    let agent = Agent::new(&space, "train-w-0-0", account).await?;
-    agent.is_confined().await?;
-    Ok((space, agent))
-}
 
 /// The epoch that the Pod shows.
 async fn shown(space: &Space, agent: &Agent) -> Result<Option<String>> {
@@ -96,57 +83,33 @@ async fn go_agent_reports_attempts_of_own_pod_alone() -> Result<()> {
     Ok(())
 }
 
+#[rstest]
+#[case::how_its_worker_ended(EXIT, 8192)]
+#[case::its_start(STARTED, 64)]
+#[case::progress(PROGRESS, 4096)]
 #[tokio::test]
-async fn agent_reports_exit_of_its_worker_within_limits() -> Result<()> {
-    let (space, agent) = confined("agents-of-failed-workers", "default").await?;
-    let exit = |number: &str, length: usize| {
+async fn agent_reports_beside_its_epoch_within_limits(#[case] key: &str, #[case] longest: usize) -> Result<()> {
+    let (space, agent) = confined(&format!("agents-within-{longest}"), "default").await?;
+    let report = |number: &str, value: Value| {
         let mut report = epoch(number);
-        report["metadata"]["annotations"][EXIT] = json!("x".repeat(length));
+        report["metadata"]["annotations"][key] = value;
         report
     };
-    agent.merge(&exit("1", 8192)).await?;
-    assert_denied("too long", agent.merge(&exit("2", 8193)).await, 422, "at most 8192 characters");
+    agent.merge(&report("1", json!("x".repeat(longest)))).await?;
+    let long = agent.merge(&report("2", json!("x".repeat(longest + 1)))).await;
+    assert_denied("too long", long, 422, &format!("at most {longest} characters"));
     let mut with_label = label();
-    json_patch::merge(&mut with_label, &exit("2", 10));
+    json_patch::merge(&mut with_label, &report("2", json!("x")));
     assert_denied("a label beside it", agent.merge(&with_label).await, 403, "not metadata.labels;");
     assert_eq!(shown(&space, &agent).await?.as_deref(), Some("1"));
-    Ok(())
-}
-
-#[tokio::test]
-async fn agent_reports_its_start_within_limits() -> Result<()> {
-    let (space, agent) = confined("agents-that-say-when-they-started", "default").await?;
-    let started = |number: &str, start: Value| {
-        let mut report = epoch(number);
-        report["metadata"]["annotations"][STARTED] = start;
-        report
-    };
-    agent.merge(&started("1", json!("x".repeat(64)))).await?;
-    assert_denied("too long", agent.merge(&started("2", json!("x".repeat(65)))).await, 422, "at most 64 characters");
-    agent.merge(&started("2", Value::Null)).await?;
+    agent.merge(&report("2", Value::Null)).await?;
     assert_eq!(shown(&space, &agent).await?.as_deref(), Some("2"));
     Ok(())
 }
 
 #[tokio::test]
-async fn agent_reports_progress_within_limits() -> Result<()> {
-    let (space, agent) = confined("agents-that-report-progress", "default").await?;
-    let progress = |number: &str, length: usize| {
-        let mut report = epoch(number);
-        report["metadata"]["annotations"][PROGRESS] = json!("x".repeat(length));
-        report
-    };
-    agent.merge(&progress("1", 4096)).await?;
-    assert_denied("too long", agent.merge(&progress("2", 4097)).await, 422, "at most 4096 characters");
-    assert_eq!(shown(&space, &agent).await?.as_deref(), Some("1"));
-    Ok(())
-}
-
-#[tokio::test]
 async fn an_agent_reports_for_a_pod_without_labels_and_annotations() -> Result<()> {
-    let space = Space::new("agents-of-bare-pods").await?;
-    let_agents_in(&space, "default").await?;
-    Agent::new(&space, "train-w-0-0", "default").await?.is_confined().await?;
+    let (space, _) = confined("agents-of-bare-pods", "default").await?;
     let bare = json!({"metadata": {"name": "bare"}, "spec": {"containers": [{"name": "worker", "image": "none"}]}});
     let bare = space.all_pods().create(&PostParams::default(), &serde_json::from_value(bare)?).await?;
     let agent = Agent::of(&space, bare).await?;

@@ -9,8 +9,7 @@ use kube::api::PostParams;
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 
-use super::{Agent, EPOCH, assert_denied, assert_forbidden, epoch, let_agents_in, path};
-use crate::fixture::Space;
+use super::{Agent, EPOCH, assert_denied, assert_forbidden, confined, epoch, path};
 
 /// One rule: API groups, resources, names and verbs.
 type Rule = [String; 4];
@@ -37,10 +36,7 @@ async fn rules(client: &Client, namespace: &str) -> Result<Vec<Rule>> {
 
 #[tokio::test]
 async fn stolen_token_reports_own_pod_and_reads_jobsets_only() -> Result<()> {
-    let space = Space::new("agents-of-thieves").await?;
-    let_agents_in(&space, "default").await?;
-    let agent = Agent::new(&space, "train-w-0-0", "default").await?;
-    agent.is_confined().await?;
+    let (space, agent) = confined("agents-of-thieves", "default").await?;
     let other = Agent::new(&space, "train-w-0-1", "default").await?;
 
     let allowed = rules(&agent.client, &space.namespace).await?;
