@@ -6,10 +6,14 @@ use std::fmt;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::field::Path;
+use super::warnings::Warnings;
+use crate::field::{Errors, Path};
 use crate::gates::Gates;
 use crate::syntax;
-use crate::{JobSet, JobSetSpec, ReplicatedJob};
+use crate::{JobSet, JobSetSpec, ReplicatedJob, RestartStrategy};
+
+/// An annotation, whether its value can be read, and what the value must be.
+pub(super) type ReadAnnotation = (&'static str, fn(&JobSet, &str) -> bool, &'static str);
 
 /// A JobSet with values that more than one rule needs.
 pub(super) struct Subject<'a> {
@@ -39,6 +43,30 @@ impl<'a> Subject<'a> {
     pub(super) fn replicated_job(&self, name: &str) -> Option<(usize, &'a ReplicatedJob)> {
         let place = self.place(name)?;
         Some((place, self.spec.replicated_jobs.get(place)?))
+    }
+
+    /// Rejects annotations whose values mean nothing.
+    pub(super) fn check_annotations(&self, annotations: &[ReadAnnotation], errors: &mut Errors) {
+        for &(key, is_valid, must) in annotations {
+            if let Some(malformed) = self.jobset.annotation(key).filter(|text| !is_valid(self.jobset, text)) {
+                errors.invalid(&Path::annotation(key), malformed, must);
+            }
+        }
+    }
+
+    /// Whether the JobSet restarts in place. If not, warns of these annotations.
+    pub(super) fn is_in_place_or_warns(
+        &self,
+        annotations: impl IntoIterator<Item = &'static str>,
+        warnings: &mut Warnings,
+    ) -> bool {
+        let strategy = self.spec.restart_strategy();
+        let in_place = strategy == RestartStrategy::InPlaceRestart;
+        for key in annotations.into_iter().filter(|_| !in_place) {
+            let text = format_args!("has no effect with restartStrategy {strategy:?}: it is for InPlaceRestart");
+            warnings.push(&Path::annotation(key), text);
+        }
+        in_place
     }
 
     pub(super) fn for_each_job(&self, spec: &Path<'_>, mut look: impl FnMut(&'a ReplicatedJob, &Path<'_>)) {
