@@ -29,38 +29,29 @@ mod tests {
     use crate::gates::Gates;
 
     const FIELD: &str = "/spec/activeDeadlineSeconds";
-    const OFF: &str = "must not be set or changed while the feature gate JobSetActiveDeadlineSeconds is off";
 
-    fn gates(on: bool) -> Gates {
-        Gates { job_set_active_deadline_seconds: on, ..Gates::default() }
+    fn on() -> Gates {
+        Gates { job_set_active_deadline_seconds: true, ..Gates::default() }
     }
 
-    fn created(seconds: &Value, on: bool) -> Vec<String> {
+    fn created(seconds: &Value) -> Vec<String> {
         let object = jobset(&[(FIELD, seconds.clone())]);
-        validate_create(&read(&object), gates(on)).iter().map(ToString::to_string).collect()
-    }
-
-    /// The errors of a change from one deadline to another. `null` is none.
-    fn updated(old: &Value, new: &Value, on: bool) -> Vec<String> {
-        let of = |seconds: &Value| read(&jobset(&[(FIELD, seconds.clone())]));
-        validate_update(&of(old), &of(new), gates(on)).iter().map(ToString::to_string).collect()
+        validate_create(&read(&object), on()).iter().map(ToString::to_string).collect()
     }
 
     #[rstest]
-    #[case::one_second(json!(1), true)]
-    #[case::longer_than_any_jobset_lives(json!(i64::MAX), true)]
-    #[case::none(Value::Null, true)]
-    #[case::none_with_gate_off(Value::Null, false)]
-    fn deadline_on_creation_is_accepted(#[case] seconds: Value, #[case] gate: bool) {
-        assert_eq!(created(&seconds, gate), Vec::<String>::new());
+    #[case::one_second(json!(1))]
+    #[case::longer_than_any_jobset_lives(json!(i64::MAX))]
+    #[case::none(Value::Null)]
+    fn deadline_on_creation_is_accepted(#[case] seconds: Value) {
+        assert_eq!(created(&seconds), Vec::<String>::new());
     }
 
     #[rstest]
-    #[case::zero(json!(0), true, "spec.activeDeadlineSeconds: Invalid value: 0: must be at least 1 second")]
-    #[case::negative(json!(-5), true, "spec.activeDeadlineSeconds: Invalid value: -5: must be at least 1 second")]
-    #[case::gate_off(json!(60), false, "spec.activeDeadlineSeconds: Invalid value: 60: must not be set or changed while")]
-    fn deadline_on_creation_is_rejected(#[case] seconds: Value, #[case] gate: bool, #[case] expected: &str) {
-        assert_one(&created(&seconds, gate), expected);
+    #[case::zero(json!(0), "spec.activeDeadlineSeconds: Invalid value: 0: must be at least 1 second")]
+    #[case::negative(json!(-5), "spec.activeDeadlineSeconds: Invalid value: -5: must be at least 1 second")]
+    fn deadline_on_creation_is_rejected(#[case] seconds: Value, #[case] expected: &str) {
+        assert_one(&created(&seconds), expected);
     }
 
     #[rstest]
@@ -69,17 +60,7 @@ mod tests {
     #[case::added(Value::Null, json!(60))]
     #[case::removed(json!(60), Value::Null)]
     fn deadline_of_running_jobset_changes_with_gate_on(#[case] old: Value, #[case] new: Value) {
-        assert_eq!(updated(&old, &new, true), Vec::<String>::new());
-    }
-
-    #[test]
-    fn deadline_with_gate_off_stays_or_goes() {
-        assert_eq!(updated(&json!(60), &json!(60), false), Vec::<String>::new());
-        assert_eq!(updated(&json!(60), &Value::Null, false), Vec::<String>::new());
-        assert_one(&updated(&Value::Null, &json!(60), false), OFF);
-        assert_one(&updated(&json!(60), &json!(90), false), OFF);
-        let other = read(&jobset(&[(FIELD, json!(60)), ("/spec/suspend", json!(true))]));
-        let stored = read(&jobset(&[(FIELD, json!(60))]));
-        assert_eq!(validate_update(&stored, &other, gates(false)).to_string(), "", "another field changes");
+        let of = |seconds: Value| read(&jobset(&[(FIELD, seconds)]));
+        assert_eq!(validate_update(&of(old), &of(new), on()).to_string(), "");
     }
 }

@@ -73,69 +73,16 @@ pub(super) fn check_label(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut E
 
 #[cfg(test)]
 mod tests {
-    use rstest::rstest;
     use serde_json::{Value, json};
 
-    use super::super::testing::{accepts, admission_errors, jobset, rejects};
-
-    const JOB: &str = "/spec/replicatedJobs/1/template/spec";
-
-    fn at(job: i32, pod: i32) -> (&'static str, Value) {
-        ("/spec/coordinator", json!({ "replicatedJob": "workers", "jobIndex": job, "podIndex": pod }))
-    }
-
-    fn job(field: &str, value: Value) -> (String, Value) {
-        (format!("{JOB}/{field}"), value)
-    }
-
-    #[rstest]
-    #[case::first(vec![at(0, 0)])]
-    #[case::last(vec![at(1, 3)])]
-    // `<name>-workers-0-0.<name>` has 13 characters besides the two names.
-    #[case::as_long_as_may_be(vec![("/metadata/name", json!("a".repeat(25))), at(0, 0)])]
-    #[case::shortened_by_a_subdomain(vec![("/metadata/name", json!("a".repeat(40))), ("/spec/network", json!({ "subdomain": "net" })), at(0, 0)])]
-    fn coordinator_that_will_exist_is_accepted(#[case] changes: Vec<(&str, Value)>) {
-        accepts(&changes);
-    }
-
-    #[rstest]
-    fn coordinator_of_job_with_default_numbers_is_accepted() {
-        let (completions, parallelism) = (job("completions", Value::Null), job("parallelism", Value::Null));
-        accepts(&[(&completions.0, completions.1), (&parallelism.0, parallelism.1), at(1, 0)]);
-    }
-
-    #[rstest]
-    #[case::job_too_high(
-        at(2, 0),
-        "spec.coordinator.jobIndex: Invalid value: 2: must be an index of the 2 replicas of spec.replicatedJobs[1]"
-    )]
-    #[case::job_negative(at(-1, 0), "spec.coordinator.jobIndex: Invalid value: -1: must be an index")]
-    #[case::pod_too_high(
-        at(0, 4),
-        "spec.coordinator.podIndex: Invalid value: 4: must be an index of the 4 completions of spec.replicatedJobs[1].template.spec"
-    )]
-    #[case::pod_negative(at(0, -1), "spec.coordinator.podIndex: Invalid value: -1: must be an index")]
-    #[case::unknown_name(("/spec/coordinator", json!({ "replicatedJob": "nobody" })), r#"spec.coordinator.replicatedJob: Not found: "nobody": must name"#)]
-    fn coordinator_that_will_not_exist_is_rejected(#[case] change: (&str, Value), #[case] expected: &str) {
-        rejects(&[change], expected);
-    }
-
-    #[rstest]
-    #[case::without_index("completionMode", json!("NonIndexed"))]
-    #[case::by_default_without_index("completionMode", Value::Null)]
-    #[case::without_completions("completions", Value::Null)]
-    fn coordinator_without_stable_name_is_rejected(#[case] field: &str, #[case] value: Value) {
-        let (pointer, value) = job(field, value);
-        let expected = "spec.coordinator.podIndex: Invalid value: 0: must be the index of a Pod, and only Indexed Jobs";
-        let errors = admission_errors(&jobset(&[(&pointer, value), at(0, 0)]));
-        assert!(errors[0].contains(expected), "{errors:?}");
-    }
+    use super::super::testing::{admission_errors, jobset};
 
     #[test]
-    fn coordinator_with_too_long_network_name_is_rejected() {
-        let expected = "spec.coordinator: Invalid value: {\"replicatedJob\":\"workers\",\"jobIndex\":0,\"podIndex\":0}: its \
-                        network name would be \"aaaaaaaaaaaaaaaaaaaaaaaaaa-workers-0-0.aaaaaaaaaaaaaaaaaaaaaaaaaa\", 65 \
-                        characters of the 63";
-        rejects(&[("/metadata/name", json!("a".repeat(26))), at(0, 0)], expected);
+    fn coordinator_of_job_without_completion_mode_is_rejected() {
+        let coordinator = ("/spec/coordinator", json!({ "replicatedJob": "workers" }));
+        let mode = ("/spec/replicatedJobs/1/template/spec/completionMode", Value::Null);
+        let expected = "spec.coordinator.podIndex: Invalid value: 0: must be the index of a Pod, and only Indexed Jobs";
+        let errors = admission_errors(&jobset(&[mode, coordinator]));
+        assert!(errors[0].contains(expected), "{errors:?}");
     }
 }

@@ -64,32 +64,18 @@ mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
 
-    use super::super::testing::{accepts, rejects};
+    use super::super::testing::rejects;
 
-    const FIRST: &str = "/spec/replicatedJobs/0/dependsOn";
     const SECOND: &str = "/spec/replicatedJobs/1/dependsOn";
-    const STARTUP: &str = "/spec/startupPolicy";
 
     fn on(names: &[&str]) -> Value {
         names.iter().map(|name| json!({ "name": name, "status": "Ready" })).collect()
     }
 
     #[rstest]
-    #[case::dependency(&[(SECOND, on(&["driver"]))])]
-    #[case::in_order(&[(STARTUP, json!({ "startupPolicyOrder": "InOrder" }))])]
-    #[case::any_order_with_dependency(&[(SECOND, on(&["driver"])), (STARTUP, json!({ "startupPolicyOrder": "AnyOrder" }))])]
-    #[case::empty(&[(FIRST, on(&[])), (STARTUP, json!({ "startupPolicyOrder": "InOrder" }))])]
-    fn startup_order_that_can_be_met_is_accepted(#[case] changes: &[(&str, Value)]) {
-        accepts(changes);
-    }
-
-    #[rstest]
-    #[case::unknown(&[(SECOND, on(&["drivers"]))], r#"spec.replicatedJobs[1].dependsOn[0].name: Not found: "drivers": must name an earlier"#)]
-    #[case::itself(&[(SECOND, on(&["workers"]))], r#"spec.replicatedJobs[1].dependsOn[0].name: Invalid value: "workers": must name an earlier entry of spec.replicatedJobs: a replicatedJob cannot"#)]
-    #[case::later(&[(FIRST, on(&["workers"]))], r#"spec.replicatedJobs[0].dependsOn[0].name: Invalid value: "workers": must name an earlier entry of spec.replicatedJobs: move"#)]
     #[case::twice(&[(SECOND, on(&["driver", "driver"]))], r#"spec.replicatedJobs[1].dependsOn[1].name: Duplicate value: "driver""#)]
     #[case::two_orders(
-        &[(SECOND, on(&["driver"])), (STARTUP, json!({ "startupPolicyOrder": "InOrder" }))],
+        &[(SECOND, on(&["driver"])), ("/spec/startupPolicy", json!({ "startupPolicyOrder": "InOrder" }))],
         r#"spec.startupPolicy.startupPolicyOrder: Invalid value: "InOrder": must be AnyOrder when a replicatedJob has dependsOn"#
     )]
     fn startup_order_that_cannot_be_met_is_rejected(#[case] changes: &[(&str, Value)], #[case] expected: &str) {

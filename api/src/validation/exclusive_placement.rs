@@ -120,7 +120,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::super::cannot_run;
-    use super::super::testing::{accepts, admission_errors, assert_one, jobset, read, rejects};
+    use super::super::testing::{admission_errors, assert_one, jobset, read, rejects};
     use super::*;
 
     const JOBSET: &str = "/metadata/annotations";
@@ -132,23 +132,7 @@ mod tests {
         json!({ "alpha.jobset.sigs.k8s.io/exclusive-topology": "rack" })
     }
 
-    fn by_label() -> Value {
-        json!({ "alpha.jobset.sigs.k8s.io/exclusive-topology": "rack", "alpha.jobset.sigs.k8s.io/node-selector": "true" })
-    }
-
     #[rstest]
-    #[case::indexed(&[(JOBSET, exclusive())])]
-    #[case::indexed_by_template(&[(TEMPLATE, json!({ "annotations": exclusive() }))])]
-    #[case::not_exclusive(&[(MODE, json!("NonIndexed"))])]
-    #[case::by_label(&[(JOBSET, by_label()), (MODE, json!("NonIndexed"))])]
-    #[case::other_template(&[("/spec/replicatedJobs/0/template/metadata", json!({ "annotations": exclusive() })), (MODE, json!("NonIndexed"))])]
-    fn exclusive_jobs_with_indexes_or_by_label_are_accepted(#[case] changes: &[(&str, Value)]) {
-        accepts(changes);
-    }
-
-    #[rstest]
-    #[case::all(&[(JOBSET, exclusive()), (MODE, json!("NonIndexed"))], r#"completionMode: Invalid value: "NonIndexed": must be "Indexed""#)]
-    #[case::template(&[(TEMPLATE, json!({ "annotations": exclusive() })), (MODE, json!("NonIndexed"))], r#"Invalid value: "NonIndexed""#)]
     #[case::pod_template(&[(POD, json!({ "annotations": exclusive() })), (MODE, json!("NonIndexed"))], r#"Invalid value: "NonIndexed""#)]
     #[case::by_default(&[(JOBSET, exclusive()), (MODE, Value::Null)], r#"spec.replicatedJobs[1].template.spec.completionMode: Required value: must be "Indexed""#)]
     fn exclusive_jobs_without_indexes_are_rejected(#[case] changes: &[(&str, Value)], #[case] expected: &str) {

@@ -151,6 +151,7 @@ mod tests {
     #[case::name_of_a_rule("/spec/failurePolicy/rules/0/name", json!("a b"))]
     #[case::max_restarts("/spec/failurePolicy/maxRestarts", json!(-1))]
     #[case::manager("/spec/managedBy", json!("nobody"))]
+    #[case::request("/metadata/annotations", json!({ "jobset.sigs.k8s.io/restart-request": "now" }))]
     #[case::pods("/spec/replicatedJobs/1/template/spec/parallelism", json!(i32::MAX))]
     #[case::jobs("/spec/replicatedJobs/0/replicas", json!(i32::MAX))]
     fn stored_jobset_that_admission_rejects_can_run(#[case] pointer: &str, #[case] value: Value) {

@@ -50,25 +50,6 @@ mod tests {
     const FIELD: &str = "metadata.annotations[jobset.sigs.k8s.io/inject-agent]";
 
     #[test]
-    fn annotation_with_unknown_shape_is_rejected() {
-        let annotated =
-            |value: &str| in_place(&[("/metadata/annotations", json!({ "jobset.sigs.k8s.io/inject-agent": value }))]);
-        for shape in ["Sidecar", "Supervisor"] {
-            assert_eq!(admission_errors(&annotated(shape)), Vec::<String>::new());
-        }
-        for other in ["sidecar", "", "true"] {
-            let expected = format!(
-                "metadata.annotations[jobset.sigs.k8s.io/inject-agent]: Unsupported value: \"{other}\": supported \
-                 values: \"Sidecar\", \"Supervisor\""
-            );
-            assert_one(&admission_errors(&annotated(other)), &expected);
-            // A Pod without an agent is no second error: the right shape adds it.
-            let init = "/spec/replicatedJobs/1/template/spec/template/spec/initContainers";
-            assert_one(&admission_errors(&changed(annotated(other), &[(init, Value::Null)])), &expected);
-        }
-    }
-
-    #[test]
     fn misspelt_annotation_is_named_where_a_jobset_lacks_its_agent() {
         let misspelt = in_place(&[("/metadata/annotations", json!({ "jobset.sigs.k8s.io/inject-agnet": "Sidecar" }))]);
         assert_eq!(admission_errors(&misspelt), Vec::<String>::new(), "it has an agent of its own");
@@ -93,10 +74,6 @@ mod tests {
 
     #[rstest]
     #[case::kept(json!("Sidecar"), json!("Sidecar"), false)]
-    #[case::added(json!(null), json!("Sidecar"), true)]
-    #[case::changed(json!("Sidecar"), json!("Supervisor"), true)]
-    #[case::removed(json!("Sidecar"), json!(null), true)]
-    #[case::unknown_removed(json!("x"), json!(null), false)]
     #[case::unknown_corrected(json!("x"), json!("Sidecar"), true)]
     fn annotation_update_in_place_gets_warning(#[case] old: Value, #[case] new: Value, #[case] is_warned: bool) {
         let found = |object: &Value| {

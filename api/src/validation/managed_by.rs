@@ -64,31 +64,9 @@ mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
 
-    use super::super::testing::{accepts, jobset, rejects};
+    use super::super::testing::jobset;
     use super::super::warnings::warnings;
     use crate::labels;
-
-    #[rstest]
-    #[case::this_controller(labels::CONTROLLER_NAME)]
-    #[case::another("kueue.x-k8s.io/multikueue")]
-    #[case::path_of_two_parts("example.com/a/b")]
-    #[case::as_long_as_may_be(&format!("a/{}", "b".repeat(61)))]
-    fn managed_by_with_domain_and_path_is_accepted(#[case] manager: &str) {
-        accepts(&[("/spec/managedBy", json!(manager))]);
-    }
-
-    #[rstest]
-    #[case::empty("")]
-    #[case::no_path("example.com")]
-    #[case::empty_path("example.com/")]
-    #[case::no_domain("/dispatcher")]
-    #[case::bad_domain("Example.com/dispatcher")]
-    #[case::bad_path("example.com/a b")]
-    #[case::too_long(&format!("a/{}", "b".repeat(62)))]
-    fn managed_by_without_domain_or_path_is_rejected(#[case] manager: &str) {
-        let expected = format!("spec.managedBy: Invalid value: \"{manager}\": must be a domain and a path");
-        rejects(&[("/spec/managedBy", json!(manager))], &expected);
-    }
 
     #[rstest]
     #[case::deadline("/spec/activeDeadlineSeconds", json!(60), "spec.activeDeadlineSeconds")]

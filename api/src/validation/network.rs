@@ -20,29 +20,3 @@ pub(super) fn check_pods(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Er
         errors.invalid(&spec.child("network.subdomain"), subdomain, required);
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use rstest::rstest;
-    use serde_json::json;
-
-    use super::super::testing::{accepts, rejects};
-
-    #[rstest]
-    #[case("net")]
-    #[case("")]
-    #[case(&"a".repeat(63))]
-    fn subdomain_with_service_name_is_accepted(#[case] subdomain: &str) {
-        accepts(&[("/spec/network", json!({ "subdomain": subdomain }))]);
-    }
-
-    #[rstest]
-    #[case::dot("net.work")]
-    #[case::digit("1net")]
-    #[case::upper_case("Net")]
-    #[case::too_long(&"a".repeat(64))]
-    fn subdomain_without_service_name_is_rejected(#[case] subdomain: &str) {
-        let expected = format!("spec.network.subdomain: Invalid value: \"{subdomain}\": must consist of lower-case");
-        rejects(&[("/spec/network", json!({ "subdomain": subdomain }))], &expected);
-    }
-}

@@ -135,19 +135,9 @@ mod tests {
     const TEMPLATE: &str = "/spec/replicatedJobs/1/template";
 
     #[rstest]
-    #[case::suspended("/spec/suspend", json!(true), "spec.suspend: has no effect: spec.suspend of the JobSet suspends")]
-    #[case::time_to_live("/spec/ttlSecondsAfterFinished", json!(60), "spec.ttlSecondsAfterFinished: has no effect")]
-    #[case::finalizers("/metadata", json!({ "finalizers": ["a/b"] }), "metadata.finalizers: has no effect")]
-    #[case::label("/metadata", json!({ "labels": { labels::JOB_INDEX: "9" } }), "metadata.labels[jobset.sigs.k8s.io/job-index]: is overwritten")]
     #[case::label_of_pods("/spec/template/metadata", json!({ "labels": { labels::JOBSET_NAME: "a" } }), "spec.template.metadata.labels[jobset.sigs.k8s.io/jobset-name]: is overwritten")]
     #[case::annotation_of_pods("/spec/template/metadata", json!({ "annotations": { labels::JOB_KEY: "a" } }), "spec.template.metadata.annotations[jobset.sigs.k8s.io/job-key]: is overwritten")]
     #[case::epoch("/spec/template/metadata", json!({ "annotations": { labels::EPOCH: "3" } }), "spec.template.metadata.annotations[jobset.sigs.k8s.io/epoch]: is removed")]
-    #[case::name("/metadata", json!({ "name": "a" }), "metadata.name: has no effect: the controller names the Jobs")]
-    #[case::namespace("/metadata", json!({ "namespace": "a" }), "metadata.namespace: has no effect: it is that of the JobSet")]
-    #[case::name_of_pods("/spec/template/metadata", json!({ "generateName": "a-" }), "spec.template.metadata.generateName: has no effect: the Job controller names the Pods")]
-    #[case::reserved_label("/spec/template/metadata", json!({ "labels": { labels::AVOIDS_NODES: "true" } }), "spec.template.metadata.labels[jobset.sigs.k8s.io/avoids-nodes]: is reserved")]
-    #[case::reserved_annotation("/metadata", json!({ "annotations": { labels::EXECUTION_ATTEMPT: "1" } }), "metadata.annotations[jobset.sigs.k8s.io/execution-attempt]: is reserved")]
-    #[case::subdomain("/spec/template/spec/subdomain", json!("net"), "spec.template.spec.subdomain: is overwritten: set spec.network.subdomain to \"net\"")]
     fn field_of_template_that_is_overwritten_gets_warning(
         #[case] pointer: &str,
         #[case] value: Value,
@@ -163,7 +153,6 @@ mod tests {
     #[case::not_suspended("/spec/suspend", json!(false))]
     #[case::own_label("/metadata", json!({ "labels": { "app": "a" }, "annotations": { "a": "b" } }))]
     #[case::finalizers_of_pods("/spec/template/metadata", json!({ "finalizers": ["a/b"] }))]
-    #[case::same_namespace("/metadata", json!({ "namespace": "ml" }))]
     #[case::same_subdomain("/spec/template/spec/subdomain", json!("train"))]
     fn field_of_template_with_effect_gets_no_warning(#[case] pointer: &str, #[case] value: Value) {
         let found = warnings(&read(&jobset(&[(&format!("{TEMPLATE}{pointer}"), value)])));

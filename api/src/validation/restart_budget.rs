@@ -44,7 +44,7 @@ mod tests {
     use rstest::rstest;
     use serde_json::{Value, json};
 
-    use super::super::testing::{admission_errors, assert_one, changed, jobset, read};
+    use super::super::testing::{admission_errors, assert_one, jobset, read};
     use super::super::{cannot_run, validate_update};
     use super::*;
     use crate::gates::Gates;
@@ -71,8 +71,6 @@ mod tests {
 
     #[rstest]
     #[case::kept(json!("Shared"), json!("Shared"), "")]
-    #[case::changed(json!("Shared"), json!("Separate"), "Invalid value: \"Separate\": field is immutable: must stay \"Shared\", as the JobSet was created")]
-    #[case::changed_back(json!("Separate"), json!("Shared"), "Invalid value: \"Shared\": field is immutable: must stay \"Separate\", as the JobSet was created")]
     #[case::removed(json!("Separate"), json!(null), "Required value: field is immutable: must stay \"Separate\", as the JobSet was created")]
     #[case::to_unknown(json!("Shared"), json!("x"), "Unsupported value: \"x\": supported values")]
     #[case::added_unknown(json!(null), json!("x"), "Unsupported value: \"x\": supported values")]
@@ -92,14 +90,5 @@ mod tests {
         } else {
             assert_one(&found, &format!("{FIELD}: {expected}"));
         }
-    }
-
-    #[test]
-    fn budget_added_to_jobset_of_earlier_release_is_separate() {
-        let old = changed(annotated(&Value::Null), &[("/status", json!({"jobsReady": "0/1"}))]);
-        let with = |word: &str| changed(old.clone(), &[("/metadata/annotations", json!({ RESTART_BUDGET: word }))]);
-        let errors = |new: &Value| validate_update(&read(&old), &read(new), Gates::default()).to_string();
-        assert_eq!(errors(&with("Separate")), "");
-        assert!(errors(&with("Shared")).contains("must be \"Separate\" or absent"), "{}", errors(&with("Shared")));
     }
 }

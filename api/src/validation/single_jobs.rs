@@ -78,40 +78,11 @@ mod tests {
     use rstest::rstest;
     use serde_json::json;
 
-    use super::super::testing::{accepts, assert_one, jobset, read, rejects};
+    use super::super::testing::{assert_one, jobset, read};
     use super::super::validate_create;
     use crate::gates::Gates;
 
-    const REPLICAS: &str = "/spec/replicatedJobs/1/replicas";
     const RULES: &str = "/spec/failurePolicy/rules";
-
-    #[rstest]
-    #[case::as_many_as_are_counted(1024, "RestartJob", &[])]
-    #[case::other_target(1025, "RestartJob", &["driver"])]
-    #[case::whole_group(1025, "RestartReplicatedJob", &["workers"])]
-    #[case::whole_jobset(1025, "RestartJobSet", &[])]
-    #[case::left_failed(1025, "FailJob", &[])]
-    fn single_job_action_for_counted_jobs_is_accepted(
-        #[case] replicas: i32,
-        #[case] action: &str,
-        #[case] targets: &[&str],
-    ) {
-        accepts(&[
-            (REPLICAS, json!(replicas)),
-            (RULES, json!([{ "action": action, "targetReplicatedJobs": targets }])),
-        ]);
-    }
-
-    #[rstest]
-    #[case::all("RestartJob", &[])]
-    #[case::target("RestartJobAndIgnoreMaxRestarts", &["driver", "workers"])]
-    #[case::the_name_in_the_kep("RecreateJob", &["workers"])]
-    fn single_job_action_for_too_many_jobs_is_rejected(#[case] action: &str, #[case] targets: &[&str]) {
-        let rules = json!([{ "action": "FailJob" }, { "action": action, "targetReplicatedJobs": targets }]);
-        let expected = "spec.replicatedJobs[1].replicas: Invalid value: 1025: must not exceed 1024, since \
-                        spec.failurePolicy.rules[1] restarts single Jobs";
-        rejects(&[(REPLICAS, json!(1025)), (RULES, rules)], expected);
-    }
 
     #[rstest]
     #[case("RestartJob")]

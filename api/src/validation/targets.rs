@@ -34,30 +34,3 @@ fn targets(subject: &Subject<'_>, names: &[String], path: &Path<'_>, errors: &mu
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use rstest::rstest;
-    use serde_json::{Value, json};
-
-    use super::super::testing::{accepts, rejects};
-
-    const SUCCESS: &str = "/spec/successPolicy/targetReplicatedJobs";
-    const RULE: &str = "/spec/failurePolicy/rules/0/targetReplicatedJobs";
-
-    #[rstest]
-    #[case::all(SUCCESS, json!([]))]
-    #[case::one(SUCCESS, json!(["driver"]))]
-    #[case::rule_for_all(RULE, json!([]))]
-    #[case::rule_for_two(RULE, json!(["workers", "driver"]))]
-    fn target_that_exists_is_accepted(#[case] pointer: &str, #[case] targets: Value) {
-        accepts(&[(pointer, targets)]);
-    }
-
-    #[rstest]
-    #[case::success(SUCCESS, r#"spec.successPolicy.targetReplicatedJobs[1]: Not found: "nobody": must name"#)]
-    #[case::failure(RULE, r#"spec.failurePolicy.rules[0].targetReplicatedJobs[1]: Not found: "nobody": must name"#)]
-    fn target_that_does_not_exist_is_rejected(#[case] pointer: &str, #[case] expected: &str) {
-        rejects(&[(pointer, json!(["workers", "nobody"]))], expected);
-    }
-}

@@ -23,37 +23,3 @@ pub(super) fn check(subject: &Subject<'_>, spec: &Path<'_>, errors: &mut Errors)
         });
     });
 }
-
-#[cfg(test)]
-mod tests {
-    use rstest::rstest;
-    use serde_json::{Value, json};
-
-    use super::super::testing::{Changes, admission_errors, assert_one, jobset};
-
-    const POD: &str = "/spec/replicatedJobs/1/template/spec/template/spec";
-
-    fn mounting(list: &str, changes: Changes<'_>) -> Vec<String> {
-        let container = json!([{ "name": list.to_lowercase(), "image": "main:1", "volumeMounts": [{ "name": "data", "mountPath": "/data" }] }]);
-        let field = format!("{POD}/{list}");
-        let mut all = vec![(&*field, container)];
-        all.extend(changes.iter().cloned());
-        admission_errors(&jobset(&all))
-    }
-
-    #[rstest]
-    #[case::volume("containers", &[("/spec/replicatedJobs/1/template/spec/template/spec/volumes", json!([{ "name": "data", "emptyDir": {} }]))])]
-    #[case::claim("initContainers", &[("/spec/volumeClaimPolicies", json!([{ "templates": [{ "metadata": { "name": "data" }, "spec": {} }] }]))])]
-    fn mount_of_existing_volume_is_accepted(#[case] list: &str, #[case] changes: &[(&str, Value)]) {
-        assert_eq!(mounting(list, changes), Vec::<String>::new());
-    }
-
-    #[rstest]
-    #[case("containers")]
-    #[case("initContainers")]
-    fn mount_of_missing_volume_is_rejected(#[case] list: &str) {
-        let expected =
-            format!("template.spec.{list}[0].volumeMounts[0].name: Not found: \"data\": must be the name of one");
-        assert_one(&mounting(list, &[]), &expected);
-    }
-}

@@ -204,130 +204,33 @@ fn effect(rules: &[(ExitCodes, &ContainerRestartRule)], policy: &str, code: i32)
 
 #[cfg(test)]
 mod tests {
-    use rstest::rstest;
     use serde_json::{Value, json};
 
-    use super::super::testing::{assert_one, changed, in_place, jobset, read};
+    use super::super::testing::{assert_one, changed, in_place, read};
     use super::*;
 
     const POD: &str = "/spec/replicatedJobs/1/template/spec/template/spec";
 
-    fn of(object: &Value) -> Vec<String> {
-        warnings(&read(object))
-    }
-
-    fn rules(rules: &[(&str, &str, &[i32])]) -> Value {
-        let rule = |(action, operator, values): &(&str, &str, &[i32])| json!({ "action": action, "exitCodes": { "operator": operator, "values": values } });
-        rules.iter().map(rule).collect()
-    }
-
-    fn worker(policy: &str, rules: &Value) -> Vec<String> {
-        let main = json!({ "name": "main", "restartPolicy": policy, "restartPolicyRules": rules });
-        of(&in_place(&[(&format!("{POD}/containers/0"), main)]))
-    }
-
     #[test]
-    fn warnings_of_correct_jobset_are_none() {
-        assert_eq!(of(&jobset(&[])), Vec::<String>::new());
-        assert_eq!(of(&in_place(&[])), Vec::<String>::new());
-    }
-
-    #[rstest]
-    #[case::every_failure("Never", rules(&[("RestartPod", "NotIn", &[0])]))]
-    #[case::but_for_some("Never", rules(&[("Terminate", "In", &[2, 3]), ("RestartPod", "NotIn", &[0, 2, 3])]))]
-    #[case::only_one("Never", rules(&[("RestartAllContainers", "In", &[7])]))]
-    #[case::all_before_alone("Never", rules(&[("RestartAllContainers", "NotIn", &[0]), ("Restart", "In", &[7])]))]
-    fn warnings_of_worker_that_restarts_pod_are_none(#[case] policy: &str, #[case] rules: Value) {
-        assert_eq!(worker(policy, &rules), Vec::<String>::new());
-    }
-
-    #[rstest]
-    #[case::by_rule("Never", rules(&[("Restart", "In", &[7]), ("RestartPod", "NotIn", &[0])]), "exit code 7 restarts this container alone")]
-    #[case::by_policy("OnFailure", rules(&[("RestartPod", "In", &[1])]), "exit code 2 restarts this container alone")]
-    #[case::even_when_it_is_done("Always", rules(&[("RestartPod", "NotIn", &[0])]), "exit code 0 restarts this container alone")]
-    #[case::no_rules("Never", rules(&[]), "no exit code restarts the Pod in place")]
-    #[case::never_reached("Never", rules(&[("Terminate", "NotIn", &[0]), ("RestartPod", "In", &[7])]), "no exit code restarts the Pod")]
-    fn worker_that_does_not_restart_pod_gets_warning(
-        #[case] policy: &str,
-        #[case] rules: Value,
-        #[case] expected: &str,
-    ) {
-        let warnings = worker(policy, &rules);
-        assert_one(&warnings, expected);
-        let path = "spec.replicatedJobs[1].template.spec.template.spec.containers[0].restartPolicyRules: ";
-        assert!(warnings[0].starts_with(path), "{warnings:?}");
-        assert!(warnings[0].len() < 256, "the API server cuts it off: {}", warnings[0].len());
-    }
-
-    #[test]
-    fn supervisor_beside_container_gets_token_warning_alone() {
-        let supervised = json!({ "name": "worker", "command": ["/jobset-agent", "supervise"], "restartPolicy": "Never",
-            "restartPolicyRules": rules(&[("Restart", "NotIn", &[0])]) });
-        let pod = |more: Option<Value>| {
-            let containers: Vec<_> = std::iter::once(supervised.clone()).chain(more).collect();
-            in_place(&[
-                (&format!("{POD}/initContainers"), Value::Null),
-                (&format!("{POD}/containers"), json!(containers)),
-            ])
-        };
-        let token = "containers[0]: the worker can use its agent's token";
-        assert_one(&of(&pod(None)), token);
-        let found = of(&pod(Some(json!({ "name": "beside" }))));
-        assert!(found.len() == 2 && found[0].contains(token), "{found:?}");
-        assert!(found[1].contains("containers[1].restartPolicyRules: no exit code restarts"), "{found:?}");
-    }
-
-    #[rstest]
-    #[case::no_rules(json!({ "name": "worker", "env": [{ "name": "WORKER_COMMAND", "value": "train" }] }), 1)]
-    #[case::terminated(json!({ "name": "worker", "command": ["jobset-agent", "supervise"], "restartPolicy": "Never",
-        "restartPolicyRules": rules(&[("Terminate", "In", &[2])]) }), 1)]
-    #[case::restarted(json!({ "name": "worker", "command": ["jobset-agent", "supervise"], "restartPolicy": "Never",
-        "restartPolicyRules": rules(&[("RestartPod", "NotIn", &[0])]) }), 0)]
-    fn supervisor_without_restart_gets_warning(#[case] container: Value, #[case] expected: usize) {
-        let object = in_place(&[
+    fn supervisor_without_restart_gets_warning() {
+        let rules = json!([{ "action": "Terminate", "exitCodes": { "operator": "In", "values": [2] } }]);
+        let container = json!({ "name": "worker", "command": ["jobset-agent", "supervise"], "restartPolicy": "Never",
+            "restartPolicyRules": rules });
+        let warnings = warnings(&read(&in_place(&[
             (&format!("{POD}/initContainers"), Value::Null),
             (&format!("{POD}/containers"), json!([container])),
-        ]);
-        let warnings = of(&object);
-        assert!(warnings.iter().all(|it| it.len() < 256), "the API server cuts it off");
-        assert_eq!(warnings.len(), expected + 1, "that of the token, and {warnings:?}");
-        assert!(
-            warnings[1..]
-                .iter()
-                .all(|it| it.contains("containers[0].restartPolicyRules: no exit code restarts this container: when"))
-        );
+        ])));
+        assert_eq!(warnings.len(), 2, "that of the token, and {warnings:?}");
+        assert!(warnings[1].contains("containers[0].restartPolicyRules: no exit code restarts this container: when"));
     }
 
-    #[rstest]
-    #[case::go_example("/startupProbe", json!({ "failureThreshold": 600, "periodSeconds": 1 }), "startupProbe.failureThreshold: after 600 s at the barrier")]
-    #[case::defaults("/startupProbe", json!({}), "startupProbe.failureThreshold: after 30 s at the barrier")]
-    fn barrier_with_short_probe_gets_warning(#[case] field: &str, #[case] value: Value, #[case] expected: &str) {
-        assert_one(&of(&in_place(&[(&format!("{POD}/initContainers/0{field}"), value)])), expected);
-    }
-
-    #[rstest]
-    #[case::budget(in_place(&[("/spec/failurePolicy/maxRestarts", Value::Null)]), "spec.failurePolicy.maxRestarts: is 0, so that the first")]
-    #[case::not_found_by_name(
-        in_place(&[("/spec/network", json!({ "publishNotReadyAddresses": false }))]),
-        "spec.network.publishNotReadyAddresses: is false: after each restart"
-    )]
-    #[case::disabled(
-        in_place(&[("/metadata/annotations", json!({ "jobset.sigs.k8s.io/disable-in-place-restart": "true" }))]),
-        "metadata.annotations[jobset.sigs.k8s.io/disable-in-place-restart]: agents let"
-    )]
-    #[case::injected_for_nothing(
-        jobset(&[("/metadata/annotations", json!({ "jobset.sigs.k8s.io/inject-agent": "Sidecar" }))]),
-        "metadata.annotations[jobset.sigs.k8s.io/inject-agent]: no agent is added with restartStrategy Recreate"
-    )]
-    #[case::relays_not_found_by_name(
-        in_place(&[
-            (&format!("{POD}/hostNetwork"), json!(true)),
-            (&format!("{POD}/volumes"), json!([{"name": "r", "projected": {"sources": [{"configMap": {"name": "jobset-relay-ca"}}]}}])),
-        ]),
-        "spec.replicatedJobs[1].template.spec.template.spec.dnsPolicy: the DNS of the node knows no Services"
-    )]
-    fn contradicting_settings_get_warning(#[case] object: Value, #[case] expected: &str) {
-        assert_one(&of(&object), expected);
+    #[test]
+    fn host_network_without_cluster_dns_gets_warning() {
+        let volumes = json!([{"name": "r", "projected": {"sources": [{"configMap": {"name": "jobset-relay-ca"}}]}}]);
+        let object = in_place(&[(&format!("{POD}/hostNetwork"), json!(true)), (&format!("{POD}/volumes"), volumes)]);
+        let expected =
+            "spec.replicatedJobs[1].template.spec.template.spec.dnsPolicy: the DNS of the node knows no Services";
+        assert_one(&warnings(&read(&object)), expected);
     }
 
     #[test]
@@ -343,13 +246,5 @@ mod tests {
         assert_eq!(update_warnings(&doubtful(misspelt, &[]), &labelled), Vec::<String>::new());
         let suspended = doubtful("example.com/a", &[("/spec/suspend", json!(true))]);
         assert_one(&update_warnings(&stored, &suspended), "maxRestarts: is 0");
-    }
-
-    #[test]
-    fn warnings_above_limit_are_counted() {
-        let containers: Vec<_> = (0..30).map(|index| json!({ "name": format!("c{index}") })).collect();
-        let warnings = of(&in_place(&[(&format!("{POD}/containers"), json!(containers))]));
-        assert_eq!((warnings.len(), warnings.last().unwrap().as_str()), (13, "and 18 more warnings"));
-        assert!(warnings.iter().map(String::len).sum::<usize>() < 4096);
     }
 }

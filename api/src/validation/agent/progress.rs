@@ -54,18 +54,11 @@ mod tests {
     }
 
     #[rstest]
-    #[case::pattern(PROGRESS_PATTERN, "(?:step|iter) ([0-9]+)", true)]
-    #[case::pattern_of_two_groups(PROGRESS_PATTERN, "(step|iter) ([0-9]+)", false)]
-    #[case::pattern_without_group(PROGRESS_PATTERN, "step [0-9]+", false)]
-    #[case::no_pattern(PROGRESS_PATTERN, "step ([0-9]+", false)]
     #[case::pattern_that_is_too_large(PROGRESS_PATTERN, "(a{999}){999}", false)]
-    #[case::pattern_of_other_variable(PROGRESS_PATTERN, "$(PATTERN)", true)]
     #[case::empty_pattern(PROGRESS_PATTERN, "", true)]
     #[case::auto(STALL_AFTER, "auto", true)]
-    #[case::time(STALL_AFTER, "90s", true)]
     #[case::time_that_agents_do_not_read(STALL_AFTER, "1h30m", false)]
     #[case::first(STALL_FIRST, "2h", true)]
-    #[case::short_first(STALL_FIRST, "4s", false)]
     fn variable_that_agent_cannot_read_is_rejected(#[case] name: &str, #[case] value: &str, #[case] is_accepted: bool) {
         let errors = supervised(name, value);
         if is_accepted {
