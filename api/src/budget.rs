@@ -22,10 +22,7 @@ pub enum RestartBudget {
 pub enum Scope<'a> {
     JobSet,
     ReplicatedJob(&'a str),
-    Job {
-        replicated_job: &'a str,
-        index: i32,
-    },
+    Job { replicated_job: &'a str, index: i32 },
 }
 
 impl Scope<'_> {

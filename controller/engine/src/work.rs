@@ -77,11 +77,7 @@ pub struct Confirmed {
 #[derive(Clone, Debug, PartialEq)]
 pub enum EventWrite {
     /// Create an Event of this name. An Event of the same name is the same Event.
-    Create {
-        name: String,
-        note: Note,
-        stored: Stored,
-    },
+    Create { name: String, note: Note, stored: Stored },
     /// Count another occurrence in the series of an Event.
     Repeat {
         name: String,
@@ -89,9 +85,7 @@ pub enum EventWrite {
         times: u32,
     },
     /// Send no Event: the budget of the JobSet is spent.
-    Drop {
-        note: Note,
-    },
+    Drop { note: Note },
 }
 
 /// The numbers of the status that programs read in the annotations of an Event.

@@ -25,7 +25,10 @@ const WHAT: &str = "EndpointSlices";
 pub(super) enum Relays {
     At(BTreeSet<String>),
     /// The ready endpoints of this Service.
-    Behind { service: String, namespace: String },
+    Behind {
+        service: String,
+        namespace: String,
+    },
 }
 
 impl Relays {
