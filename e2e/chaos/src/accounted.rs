@@ -17,12 +17,12 @@ pub struct AccountedTime {
     name: String,
     age: SignedDuration,
     /// The sums of all buckets, and the time since the last write in the present one.
-    times: LedgerTimes,
+    pub times: LedgerTimes,
 }
 
 impl AccountedTime {
     /// What the ledger of a JobSet that runs says at `now`.
-    pub(super) fn of(jobset: &JobSet, now: Timestamp) -> Result<Self> {
+    pub fn of(jobset: &JobSet, now: Timestamp) -> Result<Self> {
         let name = jobset.metadata.name.clone().unwrap_or_default();
         let ledger = jobset.status.as_ref().and_then(|status| status.ledger.as_ref());
         let ledger = ledger.with_context(|| format!("the status of {name} has no ledger"))?;
@@ -31,7 +31,7 @@ impl AccountedTime {
     }
 
     /// What is wrong with the ledger, if it does not add up to the age.
-    pub(super) fn violation(&self) -> Option<String> {
+    pub fn violation(&self) -> Option<String> {
         let most = SignedDuration::from_secs_f64(self.age.as_secs_f64() * HUNDREDTH).max(ROUNDED);
         let off = (self.sum() - self.age).abs();
         (off > most).then(|| self.to_string())

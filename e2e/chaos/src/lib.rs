@@ -25,7 +25,7 @@ use anyhow::{Context, Result};
 use futures::future::try_join_all;
 use k8s_openapi::jiff::Timestamp;
 
-use accounted::AccountedTime;
+pub use accounted::AccountedTime;
 use check::check;
 use expectation::{Expectation, Losses};
 use facts::Facts;
