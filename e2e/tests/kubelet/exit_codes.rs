@@ -1,4 +1,4 @@
-//! The exit-code table of KEP-467's Story 2, one test a row. X = 81, Y = 42, Z = 43.
+//! The exit-code table of KEP-467's Story 2. X = 81, Y = 42, Z = 43.
 
 use anyhow::{Context, Result};
 use jobset_api::conditions;
@@ -13,25 +13,34 @@ use serde_json::json;
 
 use super::shared::{assert_in_place, assert_replaced, start_unchanged};
 
+/// One row after the other, in one group.
 #[tokio::test]
-async fn agent_x_restarts_the_pod_in_place_on_demand() -> Result<()> {
-    let (group, before, _) = start_unchanged("agent-x", STORY_2).await?;
-    // What the controller writes to make the agents of epoch 1 exit with X.
-    let patch = json!({"status": {"deprecatedEpoch": 1}});
-    group.jobsets.patch_status(&group.name, &PatchParams::default(), &Patch::Merge(patch)).await?;
-    assert_in_place(&before, &group.runs_in_epoch(2).await?);
-    assert_eq!(group.status().await?.restarts_count_towards_max, 0, "it was not the controller's");
-    Ok(())
-}
+async fn story_2_exit_codes_restart_group_as_table_says() -> Result<()> {
+    let (group, first, worker) = start_unchanged("exit-codes", STORY_2).await?;
+    // Worker, any other code.
+    group.exit(&worker, 7).await?;
+    let second = group.runs_in_epoch(2).await?;
+    assert_in_place(&first, &second);
 
-/// KEP-262's table says that the Pod is recreated. Kubernetes has no action that fails a Pod, and a sidecar that comes
-/// back alone would report a new epoch while its worker runs on: the whole Pod restarts in place instead.
-#[tokio::test]
-async fn agent_other_restarts_the_pod_in_place() -> Result<()> {
-    let (group, before, first) = start_unchanged("agent-other", STORY_2).await?;
-    group.kill_agent(&first)?;
-    assert_in_place(&before, &group.runs_in_epoch(2).await?);
-    assert_eq!(group.status().await?.restarts_count_towards_max, 1);
+    // Agent, any other end. KEP-262's table says that the Pod is recreated. Kubernetes has no action that fails a Pod, and a sidecar that
+    // comes back alone would report a new epoch while its worker runs on: the whole Pod restarts in place instead.
+    group.kill_agent(&worker)?;
+    let third = group.runs_in_epoch(3).await?;
+    assert_in_place(&second, &third);
+    assert_eq!(group.status().await?.restarts_count_towards_max, 2);
+
+    // Agent, X. What the controller writes to make the agents of epoch 3 exit with X.
+    let patch = json!({"status": {"deprecatedEpoch": 3}});
+    group.jobsets.patch_status(&group.name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+    let fourth = group.runs_in_epoch(4).await?;
+    assert_in_place(&third, &fourth);
+    assert_eq!(group.status().await?.restarts_count_towards_max, 2, "it was not the controller's");
+
+    // Worker, Z.
+    let replaced = fourth.values().next().context("no worker")?;
+    group.exit(replaced, 43).await?;
+    assert_replaced(&fourth, replaced, group.runs_in_epoch(5).await?)?;
+    assert_eq!(group.status().await?.restarts_count_towards_max, 3);
     Ok(())
 }
 
@@ -75,22 +84,4 @@ async fn worker_y_fails_the_jobset(#[case] namespace: &str, #[case] manifest: &s
     assert_eq!((status.restarts, status.group_restarts, status.synced_epoch), (0, 0, 1));
     wait::until(LIMIT, "the last worker to end", || async { Ok(group.live_pods().await?.is_empty().then_some(())) })
         .await
-}
-
-#[tokio::test]
-async fn worker_z_recreates_that_pod_alone() -> Result<()> {
-    let (group, before, first) = start_unchanged("worker-z", STORY_2).await?;
-    group.exit(&first, 43).await?;
-    assert_replaced(&before, &first, group.runs_in_epoch(2).await?)?;
-    assert_eq!(group.status().await?.restarts_count_towards_max, 1);
-    Ok(())
-}
-
-#[tokio::test]
-async fn worker_other_restarts_the_pod_in_place() -> Result<()> {
-    let (group, before, first) = start_unchanged("worker-other", STORY_2).await?;
-    group.exit(&first, 7).await?;
-    assert_in_place(&before, &group.runs_in_epoch(2).await?);
-    assert_eq!(group.status().await?.restarts_count_towards_max, 1);
-    Ok(())
 }
