@@ -20,6 +20,7 @@
 //! Everything here is a value or a pure function over values. Nothing here talks to an API server.
 
 pub mod agent;
+mod agent_stream;
 mod budget;
 pub mod conditions;
 pub mod defaults;
@@ -54,6 +55,7 @@ pub mod weight;
 
 pub mod schema;
 
+pub use agent_stream::AgentStreamStatus;
 pub use budget::{RestartBudget, Scope};
 pub use job_template::{JobTemplate, JobTemplateSpec, PodFailurePolicy, PodFailurePolicyRule};
 pub use jobset::{Coordinator, DependsOn, DependsOnStatus, JobSet, JobSetSpec, Network, ReplicatedJob};

@@ -8,7 +8,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{AvoidedNode, GroupProgress, HandledRestartRequest, Ledger, NodeStrike, RestartStrategy, conditions};
+use crate::{
+    AgentStreamStatus, AvoidedNode, GroupProgress, HandledRestartRequest, Ledger, NodeStrike, RestartStrategy,
+    conditions,
+};
 
 /// Fields that this release does not know, by name. The API server keeps those alone that the CustomResourceDefinition has.
 pub type LaterFields = BTreeMap<String, Value>;
@@ -158,6 +161,11 @@ pub struct JobSetStatus {
     /// ledger is where the time of the JobSet went, up to the last write of the status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ledger: Option<Ledger>,
+
+    /// agentStream says how many Pods have their agent connected to a relay of the agent stream. Absent if the JobSet does not
+    /// restart in place, if its Pods have no agents that can use the stream, and once it is suspended or has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_stream: Option<AgentStreamStatus>,
 
     /// previousInPlaceRestartAttempt is deprecatedEpoch as a restart attempt of the Go JobSet, which counts from 0.
     /// Only the agents of the Go JobSet read it.

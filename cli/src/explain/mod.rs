@@ -112,12 +112,13 @@ const CAUSES: [Rule; 13] = [
 ];
 
 /// Rules for remarks, which also apply to a JobSet that runs.
-const REMARKS: [Rule; 8] = [
+const REMARKS: [Rule; 9] = [
     reported::restart_request,
     reported::not_in_place,
     stream::unavailable,
     stream::not_found,
     network::blocked,
+    stream::missing,
     nodes::bad,
     outcome::budget,
     admission::check,

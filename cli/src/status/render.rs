@@ -1,7 +1,7 @@
 //! The text of the tree.
 
 use anstyle::Style;
-use jobset_api::conditions;
+use jobset_api::{AgentStreamStatus, conditions};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
 
 use super::barrier::PodBarrier;
@@ -70,6 +70,9 @@ fn head(status: &JobSetTree, view: &View) -> String {
         };
         table.push(vec!["Barrier".into(), cell]);
     }
+    if let Some(agents) = &status.agent_stream {
+        table.push(vec!["Agents".into(), on_stream(agents, view)]);
+    }
     if let Some(until) = status.barrier_until.as_ref().and_then(|MicroTime(end)| until(*end, view.now)) {
         table.push(vec!["Back-off".into(), paint(WAIT, until)]);
     }
@@ -89,6 +92,14 @@ fn head(status: &JobSetTree, view: &View) -> String {
     }
     table.push(vec!["Age".into(), created]);
     format!("{name}  {}\n{}", paint(style(status.state), format!("{:?}", status.state)), table.render())
+}
+
+/// How many agents are on the agent stream, and how old that may be.
+fn on_stream(agents: &AgentStreamStatus, view: &View) -> String {
+    let written = agents.last_update_time.as_ref().map(|Time(written)| age(Some(*written), view.now));
+    let written = written.map(|written| format!(", last written {written} ago")).unwrap_or_default();
+    let text = format!("{} of {} on the agent stream{written}", agents.connected_pods, agents.expected_pods);
+    if agents.misses_agents() { paint(WAIT, text) } else { text }
 }
 
 /// What the JobSet says of a node.

@@ -4,7 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use jobset_api::{
-    AvoidedNode, JobSet, JobSetStatus, Ledger, NodeStrike, ReplicatedJob, RestartBudget, RestartStrategy, Scope, labels,
+    AgentStreamStatus, AvoidedNode, JobSet, JobSetStatus, Ledger, NodeStrike, ReplicatedJob, RestartBudget,
+    RestartStrategy, Scope, labels,
 };
 use jobset_objects::{PartialJob, PartialPod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime, Time};
@@ -39,6 +40,9 @@ pub struct JobSetTree {
     /// Its barrier; none without in-place restart, or if no Pod is to start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub barrier: Option<Barrier>,
+    /// How many of its agents are on the agent stream, as its status says; none if no worker should run, or nobody has told yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_stream: Option<AgentStreamStatus>,
     /// Jobs that are ready or have succeeded.
     pub jobs_ready: i64,
     pub jobs: i64,
@@ -204,6 +208,7 @@ pub fn report(
         restarts: RestartCount::of(jobset),
         epochs,
         barrier,
+        agent_stream: status.agent_stream.clone().filter(|_| starts),
         jobs_ready,
         jobs,
         barrier_until: status.barrier_until.clone(),

@@ -7,6 +7,7 @@ mod answers;
 mod desk;
 mod event_log;
 mod internal_error;
+mod missing;
 mod places;
 mod progress;
 #[cfg(test)]

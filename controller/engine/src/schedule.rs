@@ -39,6 +39,7 @@ impl Engine {
     }
 
     pub fn next_by(&mut self, now: Now, plan: impl Fn(&Observed<'_>, &Settings, &Time) -> Plan) -> Option<Work> {
+        self.look_for_agents(now.instant);
         self.queue.expire(now.instant);
         loop {
             let (key, urgency) = self.pop()?;
@@ -144,8 +145,12 @@ impl Engine {
             self.queue.end(key, TurnEnd::Succeeded(None), now.instant);
             return None;
         };
+        let observed = observed.with_agents(self.stream.agents(key, now.instant));
         let (jobset, report_attempts) = (observed.jobset.clone(), observed.report_attempts());
         let mut plan = plan(&observed, &self.settings, &Time(now.time));
+        if let Some(misses_agents) = plan.misses_agents {
+            self.stream.note_missing(key, misses_agents, now.instant);
+        }
         let progress = self.progress.get_mut(key)?;
         progress.internal_error = None;
         internal_error::clear(&mut plan.status, now);

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use jobset_api::JobSet;
-use jobset_store::Key;
 use jobset_store::pods::StreamReport;
+use jobset_store::{Key, StreamAgents};
 use jobset_stream::message::AgentEvent;
 
 use crate::desk::{Desk, DeskOutput, ReadOutcome, RelayId, RelayMessage};
 use crate::internal_error::caught;
+use crate::missing::MissingAgents;
 use crate::snapshot::uses_relay;
 use crate::{Engine, GroupSnapshot, Now, Urgency};
 
@@ -64,6 +65,8 @@ pub(super) struct Stream {
     users: BTreeSet<Key>,
     /// Whether they have changed since the shell was told of their namespaces.
     users_changed: bool,
+    /// Those of them whose agents may be missing.
+    missing: MissingAgents,
     counts: StreamCounts,
 }
 
@@ -71,11 +74,26 @@ impl Stream {
     /// A JobSet is gone.
     pub(super) fn forget(&mut self, key: &Key) {
         self.users_changed |= self.users.remove(key);
+        self.missing.forget(key);
     }
 
-    /// When the desk has something to say although nothing has happened.
+    /// When there is something to say or to look at although nothing has happened.
     pub(super) fn next_due(&self) -> Option<Instant> {
-        self.desk.next_due()
+        self.desk.next_due().into_iter().chain(self.missing.next_due()).min()
+    }
+
+    /// What is known of the agents of a JobSet.
+    pub(super) fn agents(&self, key: &Key, now: Instant) -> StreamAgents<'_> {
+        StreamAgents { connections: self.desk.connections(key), missing_for: self.missing.missing_for(key, now) }
+    }
+
+    /// A reconciliation has looked whether agents are missing.
+    pub(super) fn note_missing(&mut self, key: &Key, misses_agents: bool, now: Instant) {
+        if misses_agents {
+            self.missing.note(key, now);
+        } else {
+            self.missing.forget(key);
+        }
     }
 }
 
@@ -119,6 +137,7 @@ impl Engine {
     pub fn forget_relays(&mut self) {
         self.stream.desk.clear();
         self.stream.work = StreamWork::default();
+        self.stream.missing = MissingAgents::default();
     }
 
     /// The numbers of the stream.
@@ -139,6 +158,13 @@ impl Engine {
         self.heed(outputs, now);
     }
 
+    /// Has reconciliations look at the JobSets whose agents have been missing for a while.
+    pub(super) fn look_for_agents(&mut self, now: Instant) {
+        while let Some(key) = self.stream.missing.take_due(now) {
+            self.mark(&key, Urgency::Bulk, now);
+        }
+    }
+
     /// Takes a report of an agent in: it is worth an event of its Pod with this epoch in the annotation. The larger epoch counts.
     pub(crate) fn apply_report(&mut self, key: &Key, report: StreamReport, now: Instant) {
         match caught(|| self.store.apply_report(key, report)) {
@@ -157,7 +183,12 @@ impl Engine {
                     counts.reports += 1;
                     self.apply_report(&key, report, now);
                 }
-                DeskOutput::AgentGone { key, pod_uid } => self.store.agent_gone(&key, &pod_uid),
+                DeskOutput::AgentGone { key, pod_uid } => {
+                    self.store.agent_gone(&key, &pod_uid);
+                    if self.stream.users.contains(&*key) {
+                        self.stream.missing.note(&key, now);
+                    }
+                }
                 DeskOutput::Read(key) => {
                     counts.reads += 1;
                     work.reads.push(key);

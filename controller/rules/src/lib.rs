@@ -4,6 +4,7 @@
 //! the JobSet. The status is the write-ahead log: a rule that restarts the JobSet, or that makes its workers advance to
 //! another epoch, only writes the decision to the status. The next reconciliation reads the status and carries it out.
 
+mod agent_stream;
 mod attempts;
 mod backoff;
 mod barrier;
@@ -66,6 +67,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use reconciliation::Reconciliation;
 
+pub use agent_stream::RECONNECT_TIME;
 pub use barrier::{Barrier, barrier};
 pub use finished::ENDED_JOB_DEADLINE;
 pub use notes::merge as merge_notes;
@@ -146,6 +148,7 @@ pub fn plan(observed: &Observed<'_>, settings: &Settings, now: &Time) -> Plan {
     let mut reconciliation = Reconciliation::new(observed, settings, now);
     // A rule that breaks has already written its result to the plan.
     let _ = rules(&mut reconciliation);
+    agent_stream::report(&mut reconciliation);
     if reconciliation.changes_status() {
         progress::keep(&mut reconciliation);
         ledger::keep(&mut reconciliation);

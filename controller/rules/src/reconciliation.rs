@@ -79,6 +79,8 @@ pub(super) struct Reconciliation<'a> {
     pub notes: Vec<Note>,
     pub facts: Vec<Fact>,
     pub requeue: Option<Timestamp>,
+    /// Whether agents are missing on the agent stream, once somebody has looked.
+    pub misses_agents: Option<bool>,
 }
 
 impl<'a> Reconciliation<'a> {
@@ -135,6 +137,7 @@ impl<'a> Reconciliation<'a> {
             notes: Vec::new(),
             facts: Vec::new(),
             requeue: None,
+            misses_agents: None,
         }
     }
 
@@ -143,13 +146,13 @@ impl<'a> Reconciliation<'a> {
     }
 
     pub(super) fn into_plan(self) -> Plan {
-        let Self { mut status, actions, notes, facts, requeue, .. } = self;
+        let Self { mut status, actions, notes, facts, requeue, misses_agents, .. } = self;
         if status.epochs() != self.observed.stored_epochs() {
             status.epoch_transition_time = Some(backoff::micro_time(self.now.0));
         }
         let notes = merge_notes(notes.into_iter().map(|note| (note, 1)));
         let notes = notes.into_iter().map(|(note, _)| note).collect();
-        Plan { status, actions, notes, facts, requeue }
+        Plan { status, actions, notes, facts, requeue, misses_agents }
     }
 
     /// The Job at `place` in the current attempt.

@@ -76,6 +76,8 @@ pub struct Plan {
     pub facts: Vec<Fact>,
     /// When to reconcile again even if nothing has changed.
     pub requeue: Option<Timestamp>,
+    /// Whether agents are missing on the agent stream; `None` while nobody looks, as the JobSet restarts.
+    pub misses_agents: Option<bool>,
 }
 
 /// One request to the API server. A request for an existing object carries its UID, so that it never changes another object

@@ -7,10 +7,11 @@ pub fn differs_in_decisions(one: &JobSetStatus, other: &JobSetStatus) -> bool {
     without_counts(one) != without_counts(other)
 }
 
-/// The status without those counts, without the ledger, which no rule decides by, and without the steps, by which rules decide when an
-/// epoch ends.
+/// The status without those counts, without the ledger and the numbers of the agent stream, which no rule decides by, and without the
+/// steps, by which rules decide when an epoch ends.
 pub fn without_counts(status: &JobSetStatus) -> JobSetStatus {
-    let mut status = JobSetStatus { jobs_ready: String::new(), ledger: None, progress: None, ..status.clone() };
+    let jobs_ready = String::new();
+    let mut status = JobSetStatus { jobs_ready, ledger: None, agent_stream: None, progress: None, ..status.clone() };
     for ReplicatedJobStatus { ready, succeeded, failed, active, suspended, .. } in &mut status.replicated_jobs_status {
         for count in [ready, succeeded, failed, active, suspended] {
             *count = 0;
@@ -21,7 +22,7 @@ pub fn without_counts(status: &JobSetStatus) -> JobSetStatus {
 
 #[cfg(test)]
 mod tests {
-    use jobset_api::{GroupProgress, LaterFields, Ledger, LedgerBucket, LedgerTimes, conditions};
+    use jobset_api::{AgentStreamStatus, GroupProgress, LaterFields, Ledger, LedgerBucket, LedgerTimes, conditions};
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
     use k8s_openapi::jiff::Timestamp;
     use rstest::rstest;
@@ -68,6 +69,7 @@ mod tests {
     #[case::active(with(ReplicatedJobStatus { active: 0, ..workers() }), false)]
     #[case::suspended(with(ReplicatedJobStatus { suspended: 1, ..workers() }), false)]
     #[case::ledger(JobSetStatus { ledger: Some(ledger()), ..status() }, false)]
+    #[case::agent_stream(JobSetStatus { agent_stream: Some(AgentStreamStatus::default()), ..status() }, false)]
     #[case::progress(JobSetStatus { progress: Some(GroupProgress { step: Some(7), ..GroupProgress::default() }), ..status() }, false)]
     #[case::restarts_of_a_job(with(ReplicatedJobStatus { job_restarts: vec![1], ..workers() }), true)]
     #[case::restarts_of_a_replicated_job(with(ReplicatedJobStatus { restarts: 1, ..workers() }), true)]

@@ -31,7 +31,7 @@ pub use event::{OwnedView, PartialNamespace, View, WatchEvent};
 pub use job::{ControllerRef, Finished, JobView, controller};
 pub use kinds::{Key, Kind, Versions, version};
 pub use nodes::NodeView;
-pub use observed::{Observed, PodOnNode};
+pub use observed::{Observed, PodOnNode, StreamAgents};
 pub use priority::PriorityClasses;
 pub use ranges::Ranges;
 pub use store::{Change, Changes, MemoryLimits, Store};

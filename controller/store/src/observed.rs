@@ -1,7 +1,8 @@
 //! The observed state of one JobSet and its children, for one reconciliation.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use jobset_api::epoch::GroupEpochs;
 use jobset_api::gates::Gates;
@@ -20,6 +21,21 @@ pub struct PodOnNode<'a> {
     pub since: Timestamp,
 }
 
+/// The agents of a JobSet on the agent stream, as the leader knows them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StreamAgents<'a> {
+    /// Number of connections to relays of each Pod that has one, by its UID; `None` if no Pod has one.
+    pub connections: Option<&'a HashMap<Box<str>, u32>>,
+    /// For how long Pods may have been without one.
+    pub missing_for: Duration,
+}
+
+impl StreamAgents<'_> {
+    pub fn has(&self, pod_uid: &str) -> bool {
+        self.connections.is_some_and(|connections| connections.contains_key(pod_uid))
+    }
+}
+
 /// The observed state of one JobSet. A view into the store without copies.
 #[derive(Clone, Copy, Debug)]
 pub struct Observed<'a> {
@@ -27,14 +43,20 @@ pub struct Observed<'a> {
     /// The JobSet with all that is observed of it alone.
     pub entry: &'a Entry,
     pub cluster: &'a Cluster,
+    pub agents: StreamAgents<'a>,
     key: &'a Key,
 }
 
 impl<'a> Observed<'a> {
     /// Finds the JobSet; `None` if it was not observed.
     pub fn of(store: &'a Store, key: &'a Key) -> Option<Self> {
-        let entry = store.entry(key)?;
-        Some(Self { jobset: entry.jobset.as_ref()?, key, entry, cluster: &store.cluster })
+        let (entry, agents) = (store.entry(key)?, StreamAgents::default());
+        Some(Self { jobset: entry.jobset.as_ref()?, key, entry, cluster: &store.cluster, agents })
+    }
+
+    #[must_use]
+    pub fn with_agents(self, agents: StreamAgents<'a>) -> Self {
+        Self { agents, ..self }
     }
 
     pub fn name(&self) -> &'a str {

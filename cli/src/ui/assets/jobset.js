@@ -59,6 +59,7 @@ export class JobSetPage {
       ["Restarts", `${restarts.total}; ${restarts.counted} of ${restarts.max} counted`],
       ["Strategy", head.strategy],
       ["Epoch", epochs && `${epochs.synced} synced, ${epochs.deprecated} deprecated`],
+      ["Agents", onStream(head.agentStream)],
       ["Back-off", left(head.barrierUntil)],
       ["Deadline", left(head.deadline)],
       ["Avoids", avoided(head.avoidedNodes)],
@@ -100,6 +101,13 @@ export class JobSetPage {
 function barrierText({ lifted, epoch, reported, expected }) {
   if (lifted) return `Barrier lifted: the workers of epoch ${epoch} may run`;
   return `Barrier closed: ${reported} of ${expected} Pods have reported epoch ${epoch}`;
+}
+
+/** How many agents are on the agent stream, and how old that may be. */
+function onStream(agents) {
+  if (!agents) return undefined;
+  const { connectedPods, expectedPods, lastUpdateTime } = agents;
+  return `${connectedPods} of ${expectedPods} on the agent stream, last written ${age(lastUpdateTime)} ago`;
 }
 
 /** The nodes that new Pods keep away from, and for how long still. */

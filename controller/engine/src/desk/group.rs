@@ -66,6 +66,11 @@ impl GroupDesk {
         self.relays.is_empty() && self.reading.is_none()
     }
 
+    /// Number of connections of each Pod that has one, by its UID.
+    pub(super) fn connections(&self) -> &HashMap<Box<str>, u32> {
+        &self.pods
+    }
+
     /// The relays that have agents of it.
     pub(super) fn relays(&self) -> impl Iterator<Item = RelayId> {
         self.relays.keys().copied()

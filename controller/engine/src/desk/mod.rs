@@ -149,6 +149,11 @@ impl Desk {
         self.relays.values().map(HashMap::len).sum()
     }
 
+    /// Number of connections of each Pod of the JobSet that has one, by its UID.
+    pub(crate) fn connections(&self, key: &Key) -> Option<&HashMap<Box<str>, u32>> {
+        self.groups.get(key).map(GroupDesk::connections)
+    }
+
     /// When [`Desk::next`] has something although nothing has happened.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         [self.reads.next_due(), self.repeats.next_due(), self.beat_due].into_iter().flatten().min()

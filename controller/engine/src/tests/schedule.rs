@@ -74,7 +74,7 @@ impl TestEngine {
             replicated_job: "w".to_owned(),
             index: Some(index),
             attempt: Some(0),
-            pods: 1,
+            pods: view.pods.max(1),
             ..view
         };
         let event = WatchEvent::child(key(&format!("{jobset}-w-{index}")), &key(jobset), View::Job(view));

@@ -22,7 +22,7 @@ fn second_reconciliation_without_changes_does_nothing() {
     let world = observed(jobset(&json!({}), &json!(null)), [("train-w-0", job(0, None)), ("train-w-1", job(0, None))]);
     let first = reconcile(&world);
     let second = reconcile(&world.with_status(first.status.clone()));
-    assert_eq!(second, Plan { status: first.status, ..Plan::default() });
+    assert_eq!(second, Plan { status: first.status, misses_agents: Some(false), ..Plan::default() });
 }
 
 #[test]

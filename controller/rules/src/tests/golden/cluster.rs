@@ -1,6 +1,6 @@
 //! The objects of a case in the API server, and the store that observes them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +8,9 @@ use jobset_api::gates::Gates;
 use jobset_api::{JobSet, JobSetStatus, LeaveCordoned, labels};
 use jobset_objects::PartialJob;
 use jobset_store::pods::PodView;
-use jobset_store::{JobView, Key, Kind, Observed, OwnedView, PodWarning, Store, View, WatchEvent, dialect};
+use jobset_store::{
+    JobView, Key, Kind, Observed, OwnedView, PodWarning, Store, StreamAgents, View, WatchEvent, dialect,
+};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Service};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -17,7 +19,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::merge::merge;
-use super::{CaseWarning, ObjectPatches, Step, defaults};
+use super::{CaseAgents, CaseWarning, ObjectPatches, Step, defaults};
 use crate::{Plan, Settings, plan};
 
 /// Default time between two steps.
@@ -28,6 +30,9 @@ pub(super) struct CaseCluster {
     settings: Settings,
     now: Timestamp,
     version: u64,
+    /// Number of connections of Pods to relays, by their UIDs.
+    connections: HashMap<Box<str>, u32>,
+    missing_for: Duration,
     objects: BTreeMap<(Kind, String), Value>,
 }
 
@@ -38,6 +43,8 @@ impl Default for CaseCluster {
             settings: Settings::default(),
             now: defaults::beginning(),
             version: 0,
+            connections: HashMap::new(),
+            missing_for: Duration::ZERO,
             objects: BTreeMap::new(),
         }
     }
@@ -76,12 +83,17 @@ impl CaseCluster {
             let warning = PodWarning { uid: defaults::uid(&pod), pod, since: self.now, words };
             self.store.set_warning(&key(defaults::JOBSET), warning);
         }
+        if let Some(CaseAgents { connected, missing_for }) = step.agents {
+            self.connections = connected.iter().map(|pod| (defaults::uid(pod).into(), 1)).collect();
+            self.missing_for = Duration::from_secs(missing_for);
+        }
     }
 
     /// The plan, with its status in the stored form.
     pub(super) fn plan(&self) -> Plan {
         let key = key(defaults::JOBSET);
-        let observed = Observed::of(&self.store, &key).unwrap();
+        let agents = StreamAgents { connections: Some(&self.connections), missing_for: self.missing_for };
+        let observed = Observed::of(&self.store, &key).unwrap().with_agents(agents);
         let mut plan = plan(&observed, &self.settings, &Time(self.now));
         if plan.status == observed.status() {
             plan.status = self.status();

@@ -30,6 +30,8 @@ struct Step {
     refused: Option<Vec<String>>,
     /// What a Pod was warned of last.
     warned: Option<CaseWarning>,
+    /// The agents on the agent stream.
+    agents: Option<CaseAgents>,
     jobset: Value,
     namespaces: ObjectPatches,
     nodes: ObjectPatches,
@@ -61,6 +63,17 @@ struct CaseSettings {
 struct CaseWarning {
     pod: String,
     words: String,
+}
+
+/// The agents on the agent stream.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct CaseAgents {
+    /// Names of the Pods whose agents are connected.
+    connected: Vec<String>,
+    /// For how long others may have been missing, in seconds.
+    #[serde(default)]
+    missing_for: u64,
 }
 
 /// Objects by name, each as a merge patch; null deletes one.
