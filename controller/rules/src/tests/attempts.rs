@@ -53,15 +53,6 @@ fn resume_is_counted_once_before_any_job_is_resumed() {
     }
 }
 
-#[test]
-fn suspension_is_stored_before_any_job_is_suspended() {
-    let world = world(&json!({"suspend": true}), &json!({"executionAttempts": 6}), false);
-    let plan = reconcile(&world);
-    assert_eq!((attempts(&plan.status), plan.actions), ((Some(6), true), vec![]));
-    let plan = reconcile(&world.with_status(plan.status));
-    assert_eq!((attempts(&plan.status), plan.actions.len()), ((Some(6), true), 2));
-}
-
 #[rstest]
 #[case::first(json!({}), 0)]
 #[case::restarted_before(json!({"restarts": 4}), 4)]

@@ -20,17 +20,13 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(jobset: JobSet) -> Self {
-        let mut world = Self::without_service(jobset);
-        let object = Key { name: world.jobset.subdomain().to_owned(), ..world.key.clone() };
-        world.store.apply(WatchEvent::child(object, &world.key, View::Owned(Kind::Service, OwnedView::default())));
-        world
-    }
-
-    pub(super) fn without_service(jobset: JobSet) -> Self {
         let key = Key::of(&jobset);
         let world = Self { store: Store::default(), settings: Settings::default(), jobset, key };
         let status = world.jobset.status.clone().unwrap_or_default();
-        world.with_status(status)
+        let mut world = world.with_status(status);
+        let object = Key { name: world.jobset.subdomain().to_owned(), ..world.key.clone() };
+        world.store.apply(WatchEvent::child(object, &world.key, View::Owned(Kind::Service, OwnedView::default())));
+        world
     }
 
     /// Replaces the stored status.
