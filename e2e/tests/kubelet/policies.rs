@@ -5,6 +5,7 @@ use jobset_harness::cluster::Cluster;
 use jobset_harness::group::Group;
 use jobset_harness::install::{self, NAMESPACE, kubectl};
 use jobset_harness::markdown::blocks;
+use jobset_harness::wait::{self, Check};
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::api::{DeleteParams, PostParams};
@@ -37,6 +38,7 @@ async fn policies_that_block_relays_are_named_groups_restart_by_watch() -> Resul
     groups.run_over_stream(&cluster).await?;
     groups.restart_over_stream(&cluster, RESTARTS).await?;
     for group in groups.iter() {
+        knows_agents(group, group.workers).await?;
         let said = explained(&cluster, group).await?;
         ensure!(!said.contains("NetworkPolic"), "{said}");
     }
@@ -52,10 +54,25 @@ async fn policies_that_block_relays_are_named_groups_restart_by_watch() -> Resul
     groups.restart("behind policies", RESTARTS).await?;
     assert_eq!(reports(&cluster).await?, before, "no report has come through policies that forbid it");
     for group in groups.iter() {
+        knows_agents(group, 0).await?;
         let said = explained(&cluster, group).await?;
         ensure!(said.contains("NetworkPolicies of the namespace") && said.contains("jobset-relay"), "{said}");
+        ensure!(said.contains(&format!("The agents of {0} of {0} Pods are not on", group.workers)), "{said}");
+        let shown = run_kubectl_jobset(&cluster, &["status", &group.name, "-n", &group.namespace]).await?.0;
+        ensure!(shown.contains(&format!("0 of {} on the agent stream", group.workers)), "{shown}");
     }
     cluster.stop().await
+}
+
+/// Waits until the status says that so many agents are on the stream. Of those that are lost, it says so after a minute.
+async fn knows_agents(group: &Group, connected: usize) -> Result<()> {
+    let wanted = Some((i32::try_from(connected)?, i32::try_from(group.workers)?));
+    wait::until_met(install::LIMIT, format!("{connected} agents on the stream of {}", group.namespace), || async {
+        let told = group.status().await?.agent_stream;
+        let numbers = told.as_ref().map(|told| (told.connected_pods, told.expected_pods));
+        Ok(if numbers == wanted { Check::Met(()) } else { Check::Unmet(format!("the status says {told:?}")) })
+    })
+    .await
 }
 
 async fn explained(cluster: &Cluster, group: &Group) -> Result<String> {
