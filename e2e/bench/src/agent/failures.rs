@@ -68,6 +68,11 @@ impl FailingGroup {
         Ok(group)
     }
 
+    /// The JobSet and its Pods.
+    pub(super) fn group(&self) -> &Group {
+        &self.group
+    }
+
     /// Lets one worker end at a random time, and waits until all run again; when it exited, and when the last worker started.
     pub(crate) async fn fail_at_random(&mut self, index: usize) -> Result<(f64, f64)> {
         tokio::time::sleep(KUBELET_PERIOD.mul_f64(fastrand::f64())).await;

@@ -10,6 +10,7 @@ pub(crate) mod mode;
 mod progress;
 mod report;
 mod requests;
+mod trace;
 
 use std::path::PathBuf;
 
@@ -23,7 +24,7 @@ use jobset_harness::progress::progress;
 use crate::BACKOFF_IS_OFF;
 use crate::report::Report;
 use crate::{at_least_one, results};
-use mode::{CASES, CASES_OVER_STREAM};
+use mode::{CASES, CASES_OVER_STREAM, SIDECAR};
 use report::AgentFigures;
 
 const NODES: usize = 2;
@@ -38,10 +39,17 @@ pub struct AgentOptions {
     /// Restarts of each kind.
     #[arg(long, value_name = "N", default_value = "10", value_parser = at_least_one())]
     pub restarts: usize,
+    /// Only restarts groups with sidecars, and shows where the time goes: agent-trace.json and agent-trace.log instead of
+    /// agent.json.
+    #[arg(long)]
+    pub trace: bool,
     /// Switches the agent stream on, and only restarts groups with sidecars and groups with supervisors:
     /// agent-stream.json instead of agent.json.
     #[arg(long)]
     pub stream: bool,
+    /// Feature gates of the kubelets, such as EventedPLEG=true, beside their defaults.
+    #[arg(long, value_name = "GATE=BOOL,...")]
+    pub feature_gates: Option<String>,
     /// Folder of the result.
     #[arg(long, value_name = "DIR", default_value_os_t = results())]
     pub results: PathBuf,
@@ -52,13 +60,25 @@ pub async fn run(options: &AgentOptions) -> Result<()> {
     std::fs::create_dir_all(&options.results)
         .with_context(|| format!("cannot create {}", options.results.display()))?;
     let binaries = shipped_binaries(Architecture::of_host()?).await?;
-    let kubelets = Versions::from_environment()?.kubelets.release().to_owned();
+    let kubelets = kubelets(options)?;
     progress(&format!("kubelets: {kubelets}"));
-    let cluster = Cluster::builder().audit_log().cluster(NODES).await?;
+    let mut cluster = Cluster::builder().audit_log();
+    if let Some(gates) = &options.feature_gates {
+        cluster = cluster.kubelet_arg(format!("--feature-gates={gates}"));
+    }
+    let cluster = cluster.cluster(NODES).await?;
     if options.stream {
         install(&cluster, &binaries).await?;
     } else {
         install_without_stream(&cluster, &binaries).await?;
+    }
+
+    if options.trace {
+        progress("== trace of restarts ==");
+        let summary = trace::measure(&cluster, SIDECAR, options.restarts, &options.results).await?;
+        cluster.stop().await?;
+        println!("\n{summary}kubelets: {kubelets}");
+        return Ok(());
     }
 
     let binary = std::fs::metadata(&binaries.agent).context("the agent's binary is gone")?;
@@ -79,4 +99,11 @@ pub async fn run(options: &AgentOptions) -> Result<()> {
     let path = report.write(&options.results, file)?;
     println!("\n{}\n{BACKOFF_IS_OFF}\nwritten: {}", report::summary(&report, cases), path.display());
     Ok(())
+}
+
+/// The release and the feature gates of the kubelets that are measured.
+fn kubelets(options: &AgentOptions) -> Result<String> {
+    let release = Versions::from_environment()?.kubelets.release();
+    let gates = options.feature_gates.as_ref().map(|gates| format!(" with {gates}"));
+    Ok(format!("{release}{}", gates.unwrap_or_default()))
 }

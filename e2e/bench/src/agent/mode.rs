@@ -29,7 +29,7 @@ pub(crate) struct ModeCase {
 }
 
 /// The agent as a sidecar of workers that end on SIGTERM.
-const SIDECAR: ModeCase =
+pub(super) const SIDECAR: ModeCase =
     ModeCase { most_requests: Some(2.0), most_seconds: Some(2.5), ..case("sidecar", MeasuredMode::Sidecar) };
 
 /// All kinds, in their order.

@@ -57,7 +57,7 @@ impl Components<'_> {
     }
 
     pub(super) fn kubelet(&self, node: &Node) -> Result<ProcessDefinition> {
-        self.process("kubelet", Some(node), include_str!("../../configs/kubelet.flags"), &[])
+        self.process("kubelet", Some(node), include_str!("../../configs/kubelet.flags"), &self.options.kubelet_args)
     }
 
     /// A program with the flags of a list, one a line (other lines are comments), and more of them.

@@ -64,6 +64,7 @@ fn arguments(options: &Options) -> Vec<String> {
         api_server_args,
         controller_manager_args,
         scheduler_args,
+        kubelet_args,
         dns_cache,
         ipv6,
     } = options;
@@ -77,6 +78,7 @@ fn arguments(options: &Options) -> Vec<String> {
         ("api-server-arg", api_server_args),
         ("controller-manager-arg", controller_manager_args),
         ("scheduler-arg", scheduler_args),
+        ("kubelet-arg", kubelet_args),
     ] {
         args.extend(values.iter().map(|value| format!("--{flag}={value}")));
     }
@@ -104,7 +106,8 @@ mod tests {
             audit: true,
             api_server_args: vec!["--v=2".into()],
             controller_manager_args: vec!["--v=3".into()],
-            scheduler_args: vec!["--v=4".into(), "--v=5".into()],
+            scheduler_args: vec!["--v=6".into()],
+            kubelet_args: vec!["--v=4".into(), "--v=5".into()],
             dns_cache: 30,
             ipv6: true,
         };

@@ -32,6 +32,9 @@ pub struct Options {
     /// One more argument for kube-scheduler; may be repeated.
     #[arg(long = "scheduler-arg")]
     pub scheduler_args: Vec<String>,
+    /// One more argument for each kubelet; may be repeated.
+    #[arg(long = "kubelet-arg")]
+    pub kubelet_args: Vec<String>,
     /// For how many seconds DNS keeps its answers; 0 means not at all.
     #[arg(long, default_value_t = 0)]
     pub dns_cache: u32,
@@ -68,6 +71,11 @@ impl Options {
 
     pub fn scheduler_arg(mut self, arg: impl Into<String>) -> Self {
         self.scheduler_args.push(arg.into());
+        self
+    }
+
+    pub fn kubelet_arg(mut self, arg: impl Into<String>) -> Self {
+        self.kubelet_args.push(arg.into());
         self
     }
 
