@@ -15,6 +15,13 @@ fn jobset_of_overflowing_size_is_invalid() {
 }
 
 #[test]
+fn large_jobset_creates_at_most_200_jobs() {
+    let group = json!({"name": "a", "replicas": 20_000, "template": {"spec": {}}});
+    let plan = reconcile(&observed(jobset(&json!({"replicatedJobs": [group]}), &json!(null)), []));
+    assert_eq!(jobs_of(&plan).len(), 200);
+}
+
+#[test]
 fn jobset_of_no_replicated_jobs_has_not_completed() {
     let plan = reconcile(&observed(jobset(&json!({"replicatedJobs": []}), &json!(null)), []));
     assert_eq!(plan.status.terminal_state, "");
