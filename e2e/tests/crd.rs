@@ -2,23 +2,29 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use jobset_api::{JobSet, JobSetStatus};
 use jobset_harness::workload::{RECREATE, STORY_1, STORY_2};
 use jobset_harness::{ControlPlane, install, wait};
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
+use tokio::sync::OnceCell;
 
 use crate::objects::create_strict;
 
 const LIMIT: Duration = Duration::from_mins(2);
 const EVERYTHING: &str = include_str!("../manifests/everything.yaml");
 
-async fn plane_with_crd() -> Result<ControlPlane> {
-    let plane = ControlPlane::start().await?;
-    install::crd(&plane).await?;
-    Ok(plane)
+/// The control plane of these tests, with the CRD.
+async fn shared() -> Result<&'static ControlPlane> {
+    static SHARED: OnceCell<Result<ControlPlane, String>> = OnceCell::const_new();
+    let start = || async {
+        let plane = ControlPlane::start().await.map_err(|error| format!("{error:#}"))?;
+        install::crd(&plane).await.map_err(|error| format!("{error:#}"))?;
+        Ok(plane)
+    };
+    SHARED.get_or_init(start).await.as_ref().map_err(|error| anyhow!("no control plane: {error}"))
 }
 
 fn read(manifest: &str) -> Result<Value> {
@@ -27,13 +33,13 @@ fn read(manifest: &str) -> Result<Value> {
 
 #[tokio::test]
 async fn schema_is_complete_and_strict() -> Result<()> {
-    let plane = plane_with_crd().await?;
+    let plane = shared().await?;
 
     let field =
         "jobset.spec.replicatedJobs.template.spec.template.spec.containers.restartPolicyRules.exitCodes.operator";
     // An API is served a moment before it is listed among the resources.
     let explained = wait::until(LIMIT, "kubectl to know the resource", || async {
-        Ok(Some(install::kubectl(&plane, &["explain", field]).await?))
+        Ok(Some(install::kubectl(plane, &["explain", field]).await?))
     });
     let explained = String::from_utf8_lossy(&explained.await?.stdout).into_owned();
     assert!(explained.contains("relationship between the container exit code"), "{explained}");
@@ -45,7 +51,7 @@ async fn schema_is_complete_and_strict() -> Result<()> {
     let typed: JobSet = serde_json::from_value(stored.clone())?;
     assert_eq!(serde_json::to_value(&typed)?["spec"], stored["spec"]);
 
-    let columns = install::kubectl(&plane, &["get", "jobset", "everything", "-o", "wide"]).await?.stdout;
+    let columns = install::kubectl(plane, &["get", "jobset", "everything", "-o", "wide"]).await?.stdout;
     let columns = String::from_utf8_lossy(&columns).into_owned();
     for column in
         ["TERMINALSTATE", "RESTARTS", "COMPLETED", "SUSPENDED", "AGE", "STRATEGY", "EPOCH", "BlockingRecreate"]
@@ -76,12 +82,12 @@ async fn schema_is_complete_and_strict() -> Result<()> {
             .to_string();
         assert!(error.contains(wanted) && error.contains(key.trim_end_matches("Order")), "{key}: {error}");
     }
-    plane.stop().await
+    Ok(())
 }
 
 #[tokio::test]
 async fn appliers_of_other_containers_keep_each_others_fields() -> Result<()> {
-    let plane = plane_with_crd().await?;
+    let plane = shared().await?;
     let jobsets: Api<JobSet> = Api::default_namespaced(plane.client());
     let jobset = |containers: Value| {
         json!({
@@ -108,17 +114,19 @@ async fn appliers_of_other_containers_keep_each_others_fields() -> Result<()> {
             {"name": "extra", "image": "image"},
         ])
     );
-    plane.stop().await
+    Ok(())
 }
 
 #[tokio::test]
 async fn epochs_that_fall_or_overtake_are_rejected() -> Result<()> {
-    let plane = plane_with_crd().await?;
+    let plane = shared().await?;
     let jobsets: Api<JobSet> = Api::default_namespaced(plane.client());
-    jobsets.create(&PostParams::default(), &serde_json::from_value(read(STORY_1)?)?).await?;
+    let mut story = read(STORY_1)?;
+    story["metadata"]["name"] = json!("epochs");
+    jobsets.create(&PostParams::default(), &serde_json::from_value(story)?).await?;
     let write = async |synced: i32, deprecated: i32| {
         let patch = json!({"status": {"syncedEpoch": synced, "deprecatedEpoch": deprecated}});
-        jobsets.patch_status("in-place", &PatchParams::default(), &Patch::Merge(patch)).await.map(drop)
+        jobsets.patch_status("epochs", &PatchParams::default(), &Patch::Merge(patch)).await.map(drop)
     };
     write(2, 1).await?;
     for (synced, deprecated, wanted) in [
@@ -132,9 +140,9 @@ async fn epochs_that_fall_or_overtake_are_rejected() -> Result<()> {
     write(2, 2).await?;
 
     // The controller of the Go JobSet does not know the fields, and writes the status as a whole.
-    let mut taken_over = jobsets.get("in-place").await?;
+    let mut taken_over = jobsets.get("epochs").await?;
     taken_over.status = Some(JobSetStatus { restarts: 1, ..JobSetStatus::default() });
-    let stored = jobsets.replace_status("in-place", &PostParams::default(), &taken_over).await?.status;
+    let stored = jobsets.replace_status("epochs", &PostParams::default(), &taken_over).await?.status;
     assert_eq!(stored.map(|status| (status.restarts, status.synced_epoch)), Some((1, 0)));
-    plane.stop().await
+    Ok(())
 }

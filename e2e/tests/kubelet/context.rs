@@ -71,14 +71,12 @@ async fn demo_in_foreign_cluster_installs_product_and_removes_its_namespace() ->
     let output = running.wait_with_output().await?;
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(stages(&cluster).await?, Vec::<String>::new());
+    log_of_pod_unknown_to_kubelet_is_read_later(&cluster).await?;
     cluster.stop().await
 }
 
 /// A kubelet that has not heard of a Pod answers that its log is not found; so does one that is asked in another's place.
-#[tokio::test]
-async fn log_of_pod_unknown_to_kubelet_is_read_later() -> Result<()> {
-    let cluster = Cluster::start(2).await?;
-    install::load_images(&cluster, binaries().await?).await?;
+async fn log_of_pod_unknown_to_kubelet_is_read_later(cluster: &Cluster) -> Result<()> {
     let nodes: Api<Node> = Api::all(cluster.client());
     let other = nodes.get(&cluster.nodes()[1]).await?.status.and_then(|status| status.addresses);
     let other = json!({"status": {"addresses": other}});
@@ -102,8 +100,7 @@ async fn log_of_pod_unknown_to_kubelet_is_read_later() -> Result<()> {
 
     let logs = Logs::new(cluster.client(), "unknown");
     logs.follow(&pod);
-    wait::until(LIMIT, "the start of the worker", || async { Ok(logs.entries().pop()) }).await?;
-    cluster.stop().await
+    wait::until(LIMIT, "the start of the worker", || async { Ok(logs.entries().pop()) }).await.map(drop)
 }
 
 #[tokio::test]
