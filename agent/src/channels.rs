@@ -68,7 +68,6 @@ pub struct Channels {
     watch: Watch,
     /// Whether the agent has observed a consistent state of its JobSet.
     is_consistent: bool,
-    /// The newest synced epoch.
     synced: i32,
     reported: Option<Report>,
     /// The report whose annotation is still to be written.
@@ -88,7 +87,6 @@ pub enum ChannelInput {
     Disconnected,
     /// The time of [`ChannelOutput::AwaitStream`] has elapsed.
     StreamTimeout,
-    /// The watch shows the JobSet.
     Watched(Input),
     Report(Report),
     /// The worker has told of progress, or makes none any longer. The report of the present epoch has this text from now on.
@@ -110,10 +108,8 @@ pub enum ChannelOutput {
     Tell(Input),
     /// Send [`ChannelInput::StreamTimeout`] after [`STREAM_TIMEOUT`].
     AwaitStream,
-    /// Start the watch on the JobSet.
     Watch,
     StopWatch,
-    /// Send this over the stream.
     Send(Report),
     /// Write the annotation. The answer is [`ChannelInput::Written`].
     Write {

@@ -24,7 +24,6 @@ use crate::transport::until;
 /// How long an agent waits for the file of a worker that has ended, or of an earlier one.
 const LAST_READ_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What the follower waits for.
 #[derive(Debug)]
 pub enum FollowEvent {
     /// It is time to read.

@@ -28,7 +28,6 @@ pub struct Stamp {
 pub struct FileState {
     pub stamp: Stamp,
     pub line: ProgressLine,
-    /// How long ago the file was written.
     pub ago: Duration,
 }
 

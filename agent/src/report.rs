@@ -15,7 +15,6 @@ use crate::args::Names;
 use crate::decide::Input;
 use crate::request_failure::RequestFailure;
 
-/// Time limit of one report.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// What a report carries beside the epoch.

@@ -23,13 +23,11 @@ const MAX_ANSWER_BYTES: usize = 1024;
 /// The hook that notifies the worker, and its time limit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SaveHook {
-    /// How the worker is notified.
     pub kind: SaveHookKind,
     /// Time limit of the hook, from the notification on.
     pub limit: Duration,
 }
 
-/// How the worker is notified.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SaveHookKind {
     /// By a POST to a port of the Pod. The worker answers when it has saved its state.

@@ -31,7 +31,6 @@ const NOT_FORWARDED: [Signal; 14] = [
     Signal::TERM,
 ];
 
-/// A signal that this process got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignalEvent {
     /// SIGTERM, or SIGINT of a sidecar: the agent should end.
@@ -52,7 +51,6 @@ fn terminate_set() -> SigSet {
     SigSet::from(nix::sys::signal::Signal::SIGTERM)
 }
 
-/// Receives the signals of this process.
 #[derive(Debug)]
 pub struct Signals(mpsc::Receiver<SignalEvent>);
 

@@ -85,7 +85,6 @@ pub struct Present {
     pub fell_back: bool,
 }
 
-/// The JobSet of an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobSetName {
     pub name: String,

@@ -23,7 +23,6 @@ use crate::{report, watch as jobset_watch};
 
 /// How long an agent that ends waits for its last write.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Capacity of the queues of inputs.
 const INPUT_QUEUE: usize = 16;
 
 /// The channels of one agent. Their tasks end when this is dropped.

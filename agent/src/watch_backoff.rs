@@ -30,7 +30,6 @@ pub(crate) struct WatchBackoff {
 }
 
 impl WatchBackoff {
-    /// Takes note of an event.
     pub(crate) fn on_event(&mut self) {
         self.failures = 0;
         self.first_event.get_or_insert_with(Instant::now);

@@ -36,7 +36,6 @@ const KILL_TIMEOUT: Duration = Duration::from_mins(1);
 /// The files with the events of the container's control group, of version 2 and of version 1.
 const MEMORY_EVENTS: [&str; 2] = ["/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"];
 
-/// Why a worker cannot be started.
 #[derive(Debug, Error)]
 pub enum StartError {
     #[error("cannot start the worker: it has no command")]
@@ -85,7 +84,6 @@ pub fn adopt_orphans() -> io::Result<()> {
     Ok(terminal_output().thread_block()?)
 }
 
-/// The signal SIGTTOU.
 fn terminal_output() -> SigSet {
     SigSet::from(nix::sys::signal::Signal::SIGTTOU)
 }

@@ -134,7 +134,6 @@ impl FakeApiServer {
             .env("KUBECONFIG", self.folder.path().join("kubeconfig"));
     }
 
-    /// What the agent has logged.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("stderr")).unwrap_or_default()
     }

@@ -40,7 +40,6 @@ enum NameOf {
     Namespace,
 }
 
-/// Looks up names in the cluster.
 type LookUp = fn(&GlobalArgs, NameOf) -> Vec<String>;
 
 pub fn script(shell: Shell) -> Result<String, Error> {

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use crate::exit::Exit;
 
-/// A command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(

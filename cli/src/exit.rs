@@ -2,7 +2,6 @@
 
 use std::process::ExitCode;
 
-/// The exit code of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     Ok = 0,

@@ -151,7 +151,6 @@ async fn suspend(global: &GlobalArgs, args: ChangeArgs, wanted: Suspension, scre
     end_change(global, &mut line, ended, screen)
 }
 
-/// Shows what has become of a change.
 fn end_change(
     global: &GlobalArgs,
     line: &mut ProgressLine,

@@ -211,7 +211,6 @@ fn leader(leases: Option<&[ObjectPatch]>, templates: &Templates, now: Timestamp)
     Some(Leader::of(&templates.all::<Lease>("lease", leases?), now))
 }
 
-/// The requests of an agent that are denied, by their words.
 fn denied(requests: &[String]) -> Vec<&'static str> {
     ["watch JobSets", "list JobSets", "patch Pods"]
         .into_iter()

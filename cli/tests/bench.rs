@@ -18,7 +18,6 @@ pub(crate) const JOBS: usize = 10;
 pub(crate) const PODS: usize = 5000;
 const LIMIT: Duration = Duration::from_secs(2);
 const ROUNDS: usize = 5;
-/// Concurrent requests.
 pub(crate) const CONCURRENCY: usize = 32;
 
 #[tokio::test]

@@ -32,7 +32,6 @@ struct Script {
 }
 
 impl Script {
-    /// Installs what the script needs, and starts it.
     fn start(address: &str) -> Result<Self> {
         let (sources, folder) = (paths::workspace().join("cli/tests/browser"), paths::target().join("browser"));
         fs::create_dir_all(&folder)?;

@@ -17,7 +17,6 @@ use crate::controller;
 
 pub(crate) const LIMIT: Duration = Duration::from_mins(1);
 
-/// Path of the plugin.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_kubectl-jobset");
 
 static SHARED: OnceCell<Result<ControlPlane, String>> = OnceCell::const_new();
@@ -75,7 +74,6 @@ impl Space {
         Ok(self.jobsets().create(&PostParams::default(), &serde_json::from_value(jobset)?).await?)
     }
 
-    /// A command that runs the plugin in this namespace.
     pub(crate) fn plugin(&self, args: &[&str]) -> Command {
         self.plugin_of(PROGRAM, args)
     }

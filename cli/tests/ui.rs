@@ -36,7 +36,6 @@ impl Ui {
         Ok(Self { child, address, port })
     }
 
-    /// Id of the process.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }

@@ -11,7 +11,6 @@ use tokio::task::spawn_blocking;
 
 use crate::fixture::{Space, in_place};
 
-/// A `wait` that has observed the JobSet.
 struct Waiting {
     child: Child,
     errors: BufReader<ChildStderr>,

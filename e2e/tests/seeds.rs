@@ -22,7 +22,6 @@ const SEEDS: [&str; 9] = [
     "003-story-2",
 ];
 
-/// The manifests in a folder, by name of the file.
 fn manifests(folder: &str) -> Result<BTreeMap<String, Value>> {
     let folder = paths::workspace().join("e2e/manifests").join(folder);
     let mut manifests = BTreeMap::new();

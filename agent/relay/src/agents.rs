@@ -37,7 +37,6 @@ type Stream = Secured<Counted<TcpStream>>;
 type AgentReader = Reader<ReadHalf<Stream>>;
 type AgentWriter = Writer<WriteHalf<Stream>>;
 
-/// What an agent has said first.
 struct Introduction {
     reader: AgentReader,
     writer: AgentWriter,

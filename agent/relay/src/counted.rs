@@ -55,7 +55,6 @@ impl Records {
     }
 }
 
-/// A connection whose bytes are counted.
 #[derive(Debug)]
 pub(crate) struct Counted<S> {
     inner: S,

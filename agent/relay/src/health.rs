@@ -28,7 +28,6 @@ impl Pulse {
         Arc::new(Self { begin: Instant::now(), last: AtomicU64::new(0) })
     }
 
-    /// Beats in the runtime that this is called in.
     pub(crate) async fn beat(&self) {
         loop {
             self.last.store(self.now(), Ordering::Relaxed);

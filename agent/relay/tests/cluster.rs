@@ -23,7 +23,6 @@ pub(crate) async fn shared() -> Result<&'static ControlPlane> {
     plane.map_err(|error| anyhow!("the shared control plane did not start: {error}"))
 }
 
-/// A namespace with Pods.
 pub(crate) struct Space {
     pub(crate) name: String,
     client: Client,

@@ -124,7 +124,6 @@ impl ProgressConfig {
     }
 }
 
-/// The relays of the agent stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Relay {
     /// Host and port of their Service.
@@ -165,7 +164,6 @@ impl Role {
         matches!(self, Self::Supervisor { .. })
     }
 
-    /// The mode of the state machine.
     pub fn mode(&self) -> Mode {
         match self {
             Self::Sidecar { save, .. } => Mode::Sidecar { saves: save.is_some() },
@@ -174,7 +172,6 @@ impl Role {
     }
 }
 
-/// What the command line asks for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     Help,
@@ -200,12 +197,7 @@ pub enum ArgsError {
         source_field: &'static str,
     },
     #[error("environment variable {variable} is {value:?}; it must be {required}")]
-    Invalid {
-        variable: &'static str,
-        value: String,
-        /// The values allowed.
-        required: &'static str,
-    },
+    Invalid { variable: &'static str, value: String, required: &'static str },
     #[error("environment variables {0} and {1} are both set; set one of them")]
     Both(&'static str, &'static str),
 }

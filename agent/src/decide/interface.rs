@@ -57,7 +57,6 @@ pub enum Input {
         /// Its exit code, or 128 plus the number of the signal that ended it.
         code: u8,
     },
-    /// The supervised worker could not be started.
     WorkerNotStarted {
         /// The code that a shell returns: 127 if the program was not found, 126 if it cannot be run.
         code: u8,

@@ -9,7 +9,6 @@ const LIVES: (u64, u64) = (80, 125);
 /// Seconds between two readings: what the agent costs in a test is the same with more of them.
 const INTERVAL: f64 = 4.0;
 
-/// A pause of a program.
 #[derive(Clone, Copy, Debug)]
 struct Habit {
     name: &'static str,
@@ -75,7 +74,6 @@ impl Program {
         (lasts, pause.filter(|habit| habit.is_declared))
     }
 
-    /// What the agent reads now.
     fn told(&self, word: Word, now: f64) -> Vec<Told> {
         let ago = Duration::from_secs_f64(now - word.at);
         let step = Told::by_output((word.step.into(), ago));

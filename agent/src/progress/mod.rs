@@ -39,7 +39,6 @@ const LOOK_BEFORE: Duration = Duration::from_secs(5);
 /// Phase in which a worker writes a checkpoint.
 const CHECKPOINT: &str = "checkpoint";
 
-/// What follows from a reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgressOutput {
     /// Look at the processes of the worker: a stall may begin soon.
@@ -137,7 +136,6 @@ impl ProgressState {
         self.group_pause = pause;
     }
 
-    /// The worker of an epoch starts.
     pub fn begin(&mut self, epoch: i32, now: Duration) {
         self.pauses = Pauses { stalled: Duration::ZERO, stepped: Duration::ZERO, steps: 0, ..self.pauses };
         self.worker = Some(WorkerProgress {

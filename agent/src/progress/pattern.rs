@@ -31,7 +31,6 @@ impl MatchedSteps {
 pub struct StepReader {
     pattern: StepPattern,
     steps: MatchedSteps,
-    /// The line that has not ended yet.
     line: Vec<u8>,
 }
 

@@ -14,7 +14,6 @@ pub const LONGEST_REPORT: usize = PROGRESS_BYTES;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct StallReport {
-    /// Since when the worker has made no progress.
     pub since: Timestamp,
     pub evidence: Evidence,
 }

@@ -8,7 +8,6 @@ use super::ProgressLine;
 /// older than what the file says, the file has the last word.
 const OUTPUT_DELAY: Duration = Duration::from_millis(100);
 
-/// A line of a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
     pub line: ProgressLine,

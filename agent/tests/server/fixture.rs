@@ -45,7 +45,6 @@ pub(crate) async fn plane() -> Result<ControlPlane> {
     Ok(plane)
 }
 
-/// A namespace with a JobSet and a Pod.
 pub(crate) struct TestNamespace {
     pub(crate) namespace: String,
     kubeconfig: PathBuf,
@@ -61,7 +60,6 @@ impl TestNamespace {
         Self::of(shared().await?, namespace, "InPlaceRestart").await
     }
 
-    /// A namespace whose JobSet has this restart strategy.
     pub(crate) async fn of(plane: &ControlPlane, namespace: &str, strategy: &str) -> Result<Self> {
         let client = plane.client();
         let namespaces: Api<Namespace> = Api::all(client.clone());
@@ -117,7 +115,6 @@ impl TestNamespace {
         Ok(ProgressReport::of(self.pods.get(NAME).await?.annotations()))
     }
 
-    /// The epoch that the Pod reports.
     pub(crate) async fn epoch(&self) -> Result<Option<String>> {
         Ok(self.pods.get(NAME).await?.annotations().get("jobset.sigs.k8s.io/epoch").cloned())
     }
@@ -146,7 +143,6 @@ impl TestNamespace {
         self.wait_for_file("log", after).await
     }
 
-    /// The content of a file in the folder of the test.
     pub(crate) fn file(&self, file: &str) -> String {
         std::fs::read_to_string(self.folder.path().join(file)).unwrap_or_default()
     }
@@ -243,7 +239,6 @@ impl AgentProcess {
         self.child.stdin = None;
     }
 
-    /// Sends a named signal to the agent.
     pub(crate) async fn signal(&self, signal: Signal) -> Result<()> {
         Ok(kill_process(self.agent().await?, signal)?)
     }

@@ -22,7 +22,6 @@ pub struct ChangeReport {
     pub restart: Option<i32>,
 }
 
-/// How the command has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum ChangeOutcome {
     /// It is as the user wants.

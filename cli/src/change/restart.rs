@@ -7,7 +7,6 @@ use super::elsewhere;
 use super::report::ChangeOutcome;
 use crate::output::one_line;
 
-/// What the user asks for.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RestartWish {
     pub reason: Option<String>,

@@ -6,7 +6,6 @@ use super::elsewhere;
 use super::report::ChangeOutcome;
 use crate::status::queue;
 
-/// What the user wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Suspension {
     Suspend,
@@ -24,7 +23,6 @@ pub(super) enum SuspensionState {
 }
 
 impl Suspension {
-    /// The value of `spec.suspend`.
     pub(super) fn suspend(self) -> bool {
         self == Self::Suspend
     }

@@ -68,7 +68,6 @@ impl Cluster {
         Self { client: Client::try_from(config).unwrap(), namespace: namespace.to_owned() }
     }
 
-    /// The same cluster, with another namespace selected.
     #[must_use]
     pub fn in_namespace(&self, namespace: &str) -> Self {
         Self { client: self.client.clone(), namespace: namespace.to_owned() }

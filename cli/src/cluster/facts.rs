@@ -25,7 +25,6 @@ use crate::leader::Leader;
 const CONTROLLER_NAMESPACE: &str = "jobset-system";
 
 impl Cluster {
-    /// The facts about this JobSet.
     pub async fn facts(&self, name: &str) -> Result<Facts, Error> {
         let jobset = self.jobset(name).await?.into();
         let (jobs, pods) = tokio::join!(self.jobs(name), self.pods(name));

@@ -25,7 +25,6 @@ const PAGE: u32 = 200;
 /// The JobSets that are watched, with their Jobs and Pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FeedScope {
-    /// One JobSet of the namespace.
     Named(String),
     Namespace,
     AllNamespaces,

@@ -27,7 +27,6 @@ pub struct GoodputRow {
     pub name: String,
     /// What it spends its time with now.
     pub bucket: LedgerBucket,
-    /// When the ledger began.
     pub since: Timestamp,
     /// Whether it lived before the ledger began: it is older than its controller's release.
     pub begins_late: bool,
@@ -35,7 +34,6 @@ pub struct GoodputRow {
     pub total_seconds: f64,
     /// Those of them in which it was not suspended.
     pub active_seconds: f64,
-    /// Seconds in each bucket, by its name.
     pub seconds: BTreeMap<&'static str, f64>,
     /// The part of the running seconds whose steps a restart lost.
     pub redone_seconds: f64,

@@ -17,7 +17,6 @@ impl LogCursor {
         self.at.and_then(|at| Timestamp::from_second(at.as_second()).ok())
     }
 
-    /// The log is opened again.
     pub(super) fn reopen(&mut self) {
         self.read = 0;
     }

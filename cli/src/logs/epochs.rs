@@ -64,7 +64,6 @@ impl EpochOfLine {
     }
 }
 
-/// The epoch that begins with this line of the agent.
 fn begun(line: &[u8]) -> Option<i32> {
     let (level, text) = of_agent(line)?;
     let rest = text.strip_prefix(LIFTED).filter(|_| level == "INFO")?;

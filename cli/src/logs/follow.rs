@@ -28,7 +28,6 @@ const LOOK: Duration = Duration::from_secs(5);
 /// Lines of all logs that are followed that wait to be written.
 const WAITING: usize = 256;
 
-/// Shows the logs that the user asks for.
 pub async fn show(cluster: &Cluster, args: &LogsArgs, screen: &Screen, line: &mut ProgressLine) -> Result<Exit, Error> {
     let logs = Logs { cluster, args, screen };
     let LogSources { sources, missing } = logs.sources(&cluster.jobset(&args.name).await?).await?;
@@ -71,7 +70,6 @@ struct Printed {
     broke: bool,
 }
 
-/// What is new of a JobSet that is followed.
 enum Look {
     /// Its logs, and whether it has finished.
     Found(LogSources, bool),

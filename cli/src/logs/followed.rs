@@ -164,7 +164,6 @@ impl<'a> FollowedLog<'a> {
         Ok(())
     }
 
-    /// Says something once.
     async fn say(&mut self, text: String) -> Result<(), Closed> {
         if self.said.as_ref() == Some(&text) {
             return Ok(());

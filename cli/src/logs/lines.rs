@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use super::epochs::{EpochLine, EpochOfLine};
 use super::source::LogSource;
 
-/// Makes the lines to show from those of a log.
 #[derive(Clone, Debug)]
 pub(super) struct ShownLines {
     pod: String,

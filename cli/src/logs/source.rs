@@ -8,7 +8,6 @@ use super::container_run::ContainerRun;
 use super::failed::has_failed;
 use crate::status::{Epochs, epoch, is_own};
 
-/// What the user asks for.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LogChoice {
     pub epoch: Option<i32>,
@@ -25,7 +24,6 @@ pub(super) struct LogSource {
     pub run: Option<ContainerRun>,
     /// Whether the log is that of the run before.
     pub previous: bool,
-    /// Whether the agent divides the log by epoch.
     pub is_divided: bool,
     /// The epoch of the log as a whole, if it has one; of a log that is divided, that in which the worker runs, or ran last.
     pub epoch: Option<i32>,
@@ -172,7 +170,6 @@ pub(super) fn reported(pod: &PartialPod) -> Option<i32> {
     epoch(pod)?.parse().ok()
 }
 
-/// The status of a container of any kind.
 pub(super) fn status_of<'a>(pod: &'a PartialPod, container: &str) -> Option<&'a PartialContainerStatus> {
     let mut statuses = pod.status.container_statuses.iter().chain(&pod.status.init_container_statuses);
     statuses.find(|status| status.name == container)

@@ -42,7 +42,6 @@ pub struct ObservedJobSet {
 }
 
 impl Mirror {
-    /// Takes in what a watch has observed.
     pub fn apply(&mut self, event: WatchEvent) {
         let Self { changed, .. } = self;
         let kind = match event {
@@ -129,7 +128,6 @@ impl<K> Default for Store<K> {
 }
 
 impl<K: Mirrored> Store<K> {
-    /// The objects of a JobSet.
     fn of(&self, key: &JobSetKey) -> impl Iterator<Item = &Arc<K>> {
         self.objects.get(key).into_iter().flat_map(BTreeMap::values)
     }
@@ -176,7 +174,6 @@ impl<K: Mirrored> Store<K> {
 /// A kind of objects that a JobSet has.
 trait Mirrored: ResourceExt {
     const KIND: ObjectKind;
-    /// The JobSet that the object belongs to.
     fn jobset_key(&self) -> Option<JobSetKey>;
     /// The object without what reports do not read.
     fn trimmed(self) -> Self;

@@ -7,7 +7,6 @@ use jobset_api::{AvoidedNode, NodeStrike};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
 use k8s_openapi::jiff::Timestamp;
 
-/// What one JobSet says of one node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeTally {
     /// Failures of the last 24 hours that are blamed on the node.

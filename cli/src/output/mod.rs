@@ -20,7 +20,6 @@ pub use style::{BAD, DIM, GOOD, HEAD, WAIT, capitalized, one_line, paint, printa
 pub use table::Table;
 pub use time::{age, clock, seconds, until};
 
-/// The colours of a stream by the given mode.
 fn choice(color: ColorMode, stream: &impl RawStream) -> ColorChoice {
     match color {
         ColorMode::Auto => AutoStream::choice(stream),
@@ -40,7 +39,6 @@ pub struct View {
     pub pods: bool,
 }
 
-/// The result of a command.
 pub trait Report: Serialize {
     /// The report as text with colours.
     fn text(&self, view: &View) -> String;

@@ -14,7 +14,6 @@ const CLEAR: &str = "\r\u{1b}[K";
 /// Columns of a terminal that does not tell its size.
 const COLUMNS: usize = 80;
 
-/// A line of progress on standard error.
 #[derive(Debug)]
 pub struct ProgressLine {
     color: ColorChoice,

@@ -37,7 +37,6 @@ pub struct RestartReport {
     /// Until when the last restart waits, because the JobSet keeps failing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits_until: Option<Timestamp>,
-    /// The failure that ended the JobSet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<FinalFailure>,
 }
@@ -46,7 +45,6 @@ pub struct RestartReport {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FinalFailure {
-    /// The reason of the condition Failed.
     pub reason: String,
     /// Its message, which names the worker and how it ended.
     pub message: String,
@@ -66,13 +64,11 @@ pub struct GroupRestart {
     /// Counts from 1; none if only Events without a number describe it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub number: Option<i32>,
-    /// The kind of the restart, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manner: Option<RestartManner>,
     /// In-place restart: the epoch whose workers it stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epoch: Option<i32>,
-    /// Whether it counts towards maxRestarts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counted: Option<bool>,
     /// The first failure, if known.

@@ -39,7 +39,6 @@ struct State {
     pages: BTreeMap<Page, usize>,
 }
 
-/// A page that a browser shows.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Page {
     List,

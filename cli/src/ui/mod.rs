@@ -51,7 +51,6 @@ pub async fn serve(cluster: &Cluster, args: &UiArgs, screen: Screen) -> Result<E
     }
 }
 
-/// The path of the page of a JobSet.
 fn page(key: &JobSetKey) -> String {
     format!("/jobset/{}/{}", key.namespace, key.name)
 }

@@ -11,7 +11,6 @@ pub struct Rejection {
     /// Path of the field; empty for the object as a whole.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub field: String,
-    /// The problem, and what to do.
     pub message: String,
 }
 

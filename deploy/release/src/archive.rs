@@ -29,7 +29,6 @@ impl Archive {
         self.add(tar::EntryType::Regular, path, mode, content)
     }
 
-    /// Adds an empty folder.
     pub(crate) fn folder(&mut self, path: &str, mode: u32) -> Result<()> {
         self.add(tar::EntryType::Directory, path, mode, &[])
     }
@@ -39,7 +38,6 @@ impl Archive {
         self.0.append_data(&mut header, path, content).with_context(|| format!("cannot add {path} to the archive"))
     }
 
-    /// Adds a symbolic link.
     pub(crate) fn link(&mut self, path: &str, target: &str) -> Result<()> {
         let mut header = Self::header(tar::EntryType::Symlink, 0o777, 0);
         self.0.append_link(&mut header, path, target).with_context(|| format!("cannot add {path} to the archive"))

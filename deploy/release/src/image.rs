@@ -47,7 +47,6 @@ pub struct ImageSpec<'a> {
     pub applets: &'a [&'a str],
     /// The user of the image's config, as `uid` or `uid:gid`; empty means root.
     pub user: &'a str,
-    /// Labels of the image's config.
     pub labels: &'a [(&'a str, &'a str)],
     /// What its binary runs on; without one, this machine.
     pub architecture: Option<Architecture>,

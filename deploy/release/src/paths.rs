@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-/// The root of the checkout.
 pub fn workspace() -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     package.ancestors().nth(2).unwrap_or(package).to_path_buf()

@@ -68,7 +68,6 @@ fn client_of(config: &Config, seats: Option<&Arc<Semaphore>>) -> Result<Client> 
     Ok(Client::new(seated, config.default_namespace.clone()))
 }
 
-/// The answer of a service, boxed.
 type Answer<S> =
     BoxFuture<'static, Result<<S as Service<Request<Body>>>::Response, <S as Service<Request<Body>>>::Error>>;
 

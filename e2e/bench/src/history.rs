@@ -43,7 +43,6 @@ impl History {
         Self { writes, _watch: watch }
     }
 
-    /// The number of versions.
     pub(crate) fn count(&self) -> usize {
         self.writes.borrow().len()
     }

@@ -40,7 +40,6 @@ pub async fn exit_code(name: &str, benchmark: impl Future<Output = Result<()>>) 
 /// What each summary of restarts says.
 const BACKOFF_IS_OFF: &str = "Restarts do not wait: the back-off is switched off (restartBackoff.initialSeconds: 0).";
 
-/// The default folder of results.
 fn results() -> PathBuf {
     paths::target().join("bench")
 }

@@ -37,7 +37,6 @@ const RESTARTS: &str = "sum by (strategy) (jobset_restarts_total)";
 const RECOVERED: &str = r#"sum(jobset_restart_duration_seconds_count{result="recovered"})"#;
 const PHASES: &str = "sum by (phase) (jobset_restart_phase_seconds_sum)";
 
-/// Phases of a restart, in their order.
 const ORDER: [&str; 4] = ["detect", "register", "lift", "recreate"];
 
 /// Mean seconds of each of [`ORDER`].

@@ -46,7 +46,6 @@ impl Program {
         Ok(Self { name, child, pid })
     }
 
-    /// The process id.
     pub(crate) fn pid(&self) -> u32 {
         self.pid
     }

@@ -11,7 +11,6 @@ use jobset_harness::programs::{SHIPPED_AGENT_PROFILE, SHIPPED_PROFILE};
 use serde::Serialize;
 use tabwriter::TabWriter;
 
-/// The result of a benchmark.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Report<F> {
     #[serde(flatten)]

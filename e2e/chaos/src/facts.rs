@@ -17,25 +17,21 @@ pub(super) fn mark(namespace: &str) -> String {
     format!("{namespace}-{}", std::process::id())
 }
 
-/// A group at one moment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
     pub(super) status: JobSetStatus,
     /// The Pods that have neither failed nor are being deleted, by slot.
     pub(super) pods: Vec<PodFacts>,
-    /// The worker processes that are alive.
     pub(super) running: Vec<WorkerProcess>,
     /// What the workers wrote down, all of it.
     pub(super) entries: Vec<Entry>,
 }
 
-/// The observed state of a Pod.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct PodFacts {
     pub(super) slot: String,
     pub(super) name: String,
     pub(super) uid: String,
-    /// The epoch that its agent has reported.
     pub(super) epoch: Option<i32>,
     /// How often the kubelet has restarted its worker's container.
     pub(super) restarts: i32,

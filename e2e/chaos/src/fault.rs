@@ -64,7 +64,6 @@ impl Fault {
         matches!(self, Self::StreamCut | Self::TokenRotated)
     }
 
-    /// Whether the fault needs the agent stream.
     pub fn is_of_stream(self) -> bool {
         matches!(
             self,

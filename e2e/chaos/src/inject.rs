@@ -101,7 +101,6 @@ pub(super) async fn inject(cluster: &Cluster, target: &Target<'_>, step: &Step) 
 }
 
 impl Target<'_> {
-    /// The Pod of a slot, as it was before the fault.
     pub(super) fn pod(&self, slot: usize) -> Result<&PodFacts> {
         self.before.pods.get(slot).with_context(|| format!("there is no slot {slot}"))
     }

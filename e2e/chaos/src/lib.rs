@@ -62,7 +62,6 @@ pub struct Options {
     pub lasts: Duration,
 }
 
-/// A group, and how it was when it was last looked at.
 struct ObservedGroup {
     mode: Mode,
     group: Group,

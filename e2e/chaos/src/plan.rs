@@ -36,7 +36,6 @@ pub(super) struct Step {
 }
 
 impl Step {
-    /// What it does to this group.
     pub(super) fn hit(&self, mode: Mode) -> Option<&Hit> {
         self.hits.iter().find(|hit| hit.mode == mode)
     }

@@ -7,17 +7,14 @@ use super::accounted::AccountedTime;
 use super::fault::{Fault, Mode};
 use jobset_harness::median::median;
 
-/// The outcomes of a run.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Steps that were begun.
     pub steps: usize,
     pub(super) outcomes: Vec<Outcome>,
     /// Where the time of each JobSet went.
     pub ledgers: Vec<AccountedTime>,
 }
 
-/// The outcome of one step for one group.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
     /// None between two faults.

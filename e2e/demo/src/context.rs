@@ -70,7 +70,6 @@ impl Context {
         create_namespace(&self.client, &self.namespace).await
     }
 
-    /// The namespace of the controller.
     async fn installed(&self) -> Result<Option<String>> {
         let crds: Api<CustomResourceDefinition> = Api::all(self.client.clone());
         if crds.get_opt(CRD).await?.is_none() {

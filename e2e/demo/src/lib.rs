@@ -28,12 +28,10 @@ use observer::Observer;
 use stage::Stage;
 use summary::{Series, Summary};
 
-/// Namespace of the demo's JobSets.
 const NAMESPACE: &str = "demo";
 /// Time between two failures of one JobSet.
 const BETWEEN_FAILURES: Duration = Duration::from_secs(10);
 
-/// What the demo shows.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Failures of each strategy.

@@ -16,7 +16,6 @@ use jobset_harness::journal::Entry;
 /// The pause before a log that has ended is read again.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 
-/// The logs of the workers of a namespace.
 pub struct Logs {
     pods: Api<Pod>,
     entries: Arc<Mutex<Vec<Entry>>>,

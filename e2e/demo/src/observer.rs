@@ -149,7 +149,6 @@ impl Observer {
     }
 }
 
-/// Selects the Pods of a JobSet.
 fn children(jobset: &str) -> String {
     format!("{}={jobset}", labels::JOBSET_NAME)
 }

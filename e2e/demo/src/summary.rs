@@ -14,7 +14,6 @@ pub(super) struct Recovery {
     pub(super) same_uid: usize,
 }
 
-/// The recoveries of one strategy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Series {
     seconds: Vec<f64>,
@@ -37,7 +36,6 @@ impl Series {
     }
 }
 
-/// Both strategies.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Summary {
     pub(super) in_place: Series,

@@ -14,12 +14,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use jobset_harness::paths;
 
-/// Folder of the site's pages.
 pub fn pages_folder() -> PathBuf {
     paths::workspace().join("docs/src")
 }
 
-/// A generated page or table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
     /// Its file, below the folder of the pages.

@@ -12,7 +12,6 @@ use crate::cluster::Handle;
 use crate::programs::{Helm, ensure_helm, succeeded};
 use crate::{admission, paths};
 
-/// The release that the tests install.
 pub const RELEASE: &str = "jobset";
 
 /// The version of Kubernetes that the chart is rendered for.

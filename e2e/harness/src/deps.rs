@@ -50,7 +50,6 @@ pub fn check(set: Set) -> Result<()> {
     if set == Set::Cluster { check_cgroups() } else { Ok(()) }
 }
 
-/// The Debian packages that are missing.
 pub fn missing(set: Set) -> Vec<&'static str> {
     PACKAGES
         .iter()

@@ -40,7 +40,6 @@ pub type Slot = (String, String);
 
 pub type Workers = BTreeMap<Slot, Worker>;
 
-/// A JobSet, applied.
 pub struct Group {
     pub client: Client,
     /// Its namespace, which nobody else uses.
@@ -173,7 +172,6 @@ impl Group {
         order::exit_saying(&self.pods.get(&worker.pod).await?, WORKER_PORT, code, word).await
     }
 
-    /// The answer of the worker of a Pod.
     pub async fn get(&self, worker: &Worker, port: u16, path: &str) -> Result<String> {
         order::get(&self.pods.get(&worker.pod).await?, port, path).await
     }
@@ -182,7 +180,6 @@ impl Group {
         process::find_one("jobset-agent", &[("POD_NAME", pod), ("NAMESPACE", &self.namespace)])
     }
 
-    /// Kills the agent process of a Pod.
     pub fn kill_agent(&self, worker: &Worker) -> Result<()> {
         self.agent(&worker.pod)?.signal(Signal::KILL).context("cannot kill an agent")
     }

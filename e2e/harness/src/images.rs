@@ -33,7 +33,6 @@ pub fn pause(program: &Path) -> Result<PathBuf> {
     build(&ImageSpec { user: "65535:65535", ..ImageSpec::new(PAUSE, program) })
 }
 
-/// The common applets of busybox.
 const APPLETS: [&str; 25] = [
     "cat", "cp", "date", "echo", "env", "false", "grep", "hostname", "httpd", "id", "kill", "ls", "mkdir", "nc",
     "nslookup", "ping", "ps", "rm", "seq", "sh", "sleep", "test", "touch", "true", "wget",

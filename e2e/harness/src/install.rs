@@ -28,7 +28,6 @@ pub const WORKER_IMAGE: &str = "localhost/jobset-test-worker:dev";
 /// Name of the relays' program, Deployment and Service.
 pub const RELAY: &str = "jobset-relay";
 
-/// Namespace of controller and webhook.
 pub const NAMESPACE: &str = "jobset-system";
 
 pub const CRD: &str = "jobsets.jobset.x-k8s.io";

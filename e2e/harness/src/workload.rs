@@ -19,7 +19,6 @@ pub const SUPERVISED: &str = include_str!("../../manifests/supervised.yaml");
 /// The same workers, restarted by recreating all Pods.
 pub const RECREATE: &str = include_str!("../../manifests/recreate.yaml");
 
-/// Port on which a worker takes orders.
 pub const WORKER_PORT: u16 = 9000;
 
 /// A JobSet to apply, as JSON.
@@ -117,7 +116,6 @@ impl Workload {
         self.0["metadata"]["name"].as_str().unwrap_or_default()
     }
 
-    /// The number of worker Pods.
     pub fn pods(&self) -> usize {
         let number = |value: &Value| value.as_u64().and_then(|number| usize::try_from(number).ok()).unwrap_or(1);
         let groups = self.0["spec"]["replicatedJobs"].as_array();

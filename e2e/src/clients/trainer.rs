@@ -17,7 +17,6 @@ use crate::manifests;
 /// The release that `e2e/cluster/trainer/go.mod` names.
 pub const VERSION: &str = "v2.3.0";
 
-/// The manager's namespace.
 pub const NAMESPACE: &str = "kubeflow-system";
 pub const DEPLOYMENT: &str = "kubeflow-trainer-controller-manager";
 

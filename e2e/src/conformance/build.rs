@@ -19,12 +19,10 @@ const FOLDER: &str = "conformance";
 /// Runs our programs; for every project. Below `e2e/conformance`, and where it lies in a module.
 const PROGRAM: (&str, &str) = ("program/program.go", "test/program/program.go");
 
-/// Built suites.
 #[derive(Clone, Debug)]
 pub(super) struct Binaries {
     /// The folder of the module, in which the suites run.
     module: PathBuf,
-    /// The folder of the suites' programs.
     programs: PathBuf,
 }
 

@@ -11,7 +11,6 @@ use super::Suite;
 pub(super) struct Pass {
     /// Value of `--feature-gates`; empty means the defaults.
     pub(super) gates: &'static str,
-    /// Full names of the cases.
     pub(super) cases: BTreeSet<String>,
 }
 

@@ -16,7 +16,6 @@ pub struct Case {
     pub outcome: Outcome,
 }
 
-/// How a case ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Passed,

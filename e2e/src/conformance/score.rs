@@ -13,7 +13,6 @@ use super::{Case, Outcome, Suite};
 /// How many lines of a failure's message the table has.
 const LINES: usize = 6;
 
-/// The result of a suite.
 #[derive(Clone, Debug)]
 pub struct Score {
     suite: Suite,

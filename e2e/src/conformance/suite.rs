@@ -77,7 +77,6 @@ impl Suite {
         }
     }
 
-    /// The release of its project.
     pub fn version(self) -> &'static str {
         match self.project() {
             Project::JobSet => go_jobset::VERSION,
@@ -118,7 +117,6 @@ impl Project {
         }
     }
 
-    /// The folder of its Go module.
     pub(super) fn module(self) -> Result<PathBuf> {
         match self {
             Self::JobSet => go_jobset::module(),

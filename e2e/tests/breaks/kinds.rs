@@ -41,7 +41,6 @@ pub(super) struct Naming {
     pub(super) words: &'static [&'static str],
 }
 
-/// What becomes of the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// It runs again by itself.

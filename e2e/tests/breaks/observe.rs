@@ -16,7 +16,6 @@ use crate::kubelet::run_kubectl_jobset;
 /// How long the reason of a break, or a recovery, may take on a machine that does other things.
 pub(super) const LIMIT: Duration = Duration::from_mins(4);
 
-/// What was seen of one break, in seconds after it.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     /// When `explain` named the reason.
@@ -29,7 +28,6 @@ pub(super) struct Seen {
     pub(super) findings: Vec<(f64, String)>,
 }
 
-/// Observes a group from the break on.
 pub(super) struct Observer<'a> {
     pub(super) cluster: &'a Cluster,
     pub(super) group: &'a Group,

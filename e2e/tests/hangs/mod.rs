@@ -130,7 +130,6 @@ fn equipped(workload: Workload, plan: &Plan) -> Workload {
     workload
 }
 
-/// Waits for the verdict on a hang.
 async fn noticed(group: &Group, shape: &'static str, hang: Hang, epoch: i32) -> Result<Outcome> {
     if hang.kind == Kind::Stop {
         group.wait_for(hang.rank, epoch, hang.step).await?;

@@ -35,11 +35,9 @@ pub(super) struct Hang {
     pub(super) step: usize,
 }
 
-/// What happens to one training.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) name: String,
-    /// Kind of its agents.
     pub(super) shape: &'static str,
     /// One in each epoch.
     pub(super) hangs: Vec<Hang>,

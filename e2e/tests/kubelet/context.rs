@@ -35,7 +35,6 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned()
 }
 
-/// The namespaces that the demo has made.
 async fn stages(handle: &Handle) -> Result<Vec<String>> {
     let namespaces: Api<Namespace> = Api::all(handle.client());
     let all = namespaces.list(&ListParams::default()).await?.items;

@@ -11,7 +11,6 @@ use jobset_harness::chart::Chart;
 use jobset_harness::paths;
 use jobset_harness::programs::run;
 
-/// An expression of a panel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Query {
     pub(crate) panel: String,

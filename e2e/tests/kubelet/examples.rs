@@ -137,7 +137,6 @@ fn replace_images(value: &mut Value) {
     }
 }
 
-/// The shared cluster, with the image.
 async fn prepared() -> Result<&'static Cluster> {
     static LOADED: OnceCell<()> = OnceCell::const_new();
     let cluster = installed().await?;

@@ -87,7 +87,6 @@ async fn apply(cluster: &Cluster, namespace: &str, manifest: &str) -> Result<Gro
     Ok(Group::of(cluster, namespace, workload.name(), WORKERS))
 }
 
-/// Asserts that all Pods are in one PodGroup.
 async fn are_a_gang(group: &Group) -> Result<()> {
     for pod in group.live_pods().await? {
         let gang = pod.spec.as_ref().and_then(|spec| spec.scheduling_group.as_ref()?.pod_group_name.as_deref());

@@ -13,7 +13,6 @@ use rstest::rstest;
 
 use super::shared::{apply, start};
 
-/// Groups that fail side by side.
 const GROUPS: usize = 5;
 const FAILURES: u8 = 10;
 

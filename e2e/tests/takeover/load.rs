@@ -16,7 +16,6 @@ use super::story::LIMIT;
 /// Time between two JobSets.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// A stream of JobSets.
 pub(super) struct Load {
     jobsets: Api<JobSet>,
     stop: CancellationToken,

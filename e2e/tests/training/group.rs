@@ -108,7 +108,6 @@ impl Group {
         self.jobsets.delete(NAME, &DeleteParams::background()).await.map(drop).context("cannot delete a training")
     }
 
-    /// Name of the Pod of a worker.
     pub(super) fn pod(&self, rank: usize) -> &str {
         self.workers.get(&rank).map_or("", |(name, _)| name)
     }

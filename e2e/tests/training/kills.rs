@@ -12,12 +12,10 @@ use jobset_harness::progress::progress;
 use super::group::Group;
 use super::log::WORKERS;
 
-/// How many kills a training gets.
 const KILLS: usize = 12;
 /// The longest time from a step to the kill, in milliseconds: as long as some steps, or a checkpoint, take.
 const DELAY: Range<u64> = 0..60;
 
-/// How a worker ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum How {
     /// By SIGKILL.

@@ -51,7 +51,6 @@ pub(crate) struct Config {
     /// File for its steps, and the time of each.
     pub(crate) progress: Option<PathBuf>,
     pub(crate) step: Option<Duration>,
-    /// Lines of output for each step.
     pub(crate) lines: u32,
     pub(crate) last_step: Option<u64>,
 }

@@ -43,7 +43,6 @@ impl Journal {
         Value::Object(self.identity.clone())
     }
 
-    /// Writes one event to the journal and to stdout.
     pub(crate) fn write(&self, event: &str, data: &Value) {
         let mut line = Map::new();
         line.insert("event".to_owned(), json!(event));

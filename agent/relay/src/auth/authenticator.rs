@@ -36,7 +36,6 @@ pub struct Authenticator {
     keys: ArcSwapOption<KeySet>,
     /// When the keys were last asked for.
     asked: tokio::sync::Mutex<Option<Instant>>,
-    /// Places of those whose key is unknown.
     strangers: Places,
     reviews: Reviews,
     memory: Mutex<Memory>,

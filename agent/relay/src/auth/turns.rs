@@ -20,7 +20,6 @@ use crate::limits::{KEY_QUEUE, REVIEW_QUEUE, REVIEW_RATE, REVIEW_TIME};
 /// One network holds at most this part of the places.
 const PART: usize = 4;
 
-/// Places for those who wait.
 pub(super) struct Places(Arc<Pool<()>>);
 
 impl Places {

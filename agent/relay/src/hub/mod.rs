@@ -23,7 +23,6 @@ use outbox::{LeaderCertificates, Outbox};
 /// Rings when there is something for a connection.
 pub type Bell = Arc<Notify>;
 
-/// An agent that has said hello.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// Its Pod, by its token.
@@ -42,7 +41,6 @@ pub struct Capacity {
     pub of_namespace: usize,
 }
 
-/// What a connection has to do.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Turn<T> {
     Send(T),
@@ -52,7 +50,6 @@ pub enum Turn<T> {
     End(Limit),
 }
 
-/// A controller broke the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ControllerError {
     /// It has not sent its certificates before.
@@ -66,7 +63,6 @@ pub enum ControllerError {
 #[derive(Debug)]
 struct Agent {
     hello: Hello,
-    /// Whether a leader has answered the hello.
     is_answered: bool,
     outbox: Outbox,
     bell: Bell,
@@ -115,12 +111,10 @@ impl Hub {
         }
     }
 
-    /// Number of connected agents.
     pub fn agents(&self) -> usize {
         self.agents.len()
     }
 
-    /// Number of connected controllers.
     pub fn controllers(&self) -> usize {
         self.controllers.len()
     }
@@ -175,7 +169,6 @@ impl Hub {
         self.tell(&AgentEvent { agent, event });
     }
 
-    /// The connection of an agent has ended.
     pub fn leave(&mut self, agent: u64) {
         self.ended.remove(&agent);
         self.remove(agent);
@@ -210,7 +203,6 @@ impl Hub {
         (number, bell)
     }
 
-    /// The connection of a controller has ended.
     pub fn disconnect(&mut self, controller: u64) {
         self.ended.remove(&controller);
         self.remove(controller);

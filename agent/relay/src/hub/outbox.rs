@@ -11,7 +11,6 @@ use crate::limits::AGENT_QUEUE;
 /// The number of no controller.
 const NOBODY: u64 = 0;
 
-/// A message to an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outgoing {
     pub kind: Kind,

@@ -71,7 +71,6 @@ pub async fn serve(listening: Listening, session: Session, live: Arc<Live>) {
     }
 }
 
-/// Serves one connection.
 async fn converse(stream: TcpStream, router: axum::Router) {
     // Events are small, and the page shows them at once.
     let _ = stream.set_nodelay(true);

@@ -12,7 +12,6 @@ use subtle::ConstantTimeEq as _;
 
 use crate::error::Error;
 
-/// The default port of HTTP.
 const HTTP: u16 = 80;
 const SECRET: usize = 32;
 
@@ -54,7 +53,6 @@ pub struct Asking<'a> {
     pub site: Option<&'a str>,
 }
 
-/// Whether a request is let in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Access {
     /// The request has the cookie.

@@ -161,7 +161,6 @@ async fn host_of_another_server_is_denied(#[case] host: &str, #[case] expected: 
     assert_ne!(status(&running.ask("GET", "/", &browser).await.0), "200", "two hosts");
 }
 
-/// The next event of a page.
 async fn event(lines: &mut (impl AsyncBufReadExt + Unpin)) -> Value {
     let event = async {
         loop {

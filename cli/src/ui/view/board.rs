@@ -63,7 +63,6 @@ pub struct JobSetUpdate<'a> {
     /// The whole grid of Pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grid: Option<GridSnapshot<'a>>,
-    /// The changed cells of the grid.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cells: Vec<CellChange<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]

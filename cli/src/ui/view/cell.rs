@@ -17,10 +17,8 @@ pub enum CellKind {
     Running,
     /// The epoch of the Pod is deprecated: the Pod restarts.
     Restarting,
-    /// A container fails, or the Pod has failed.
     Failed,
     Completed,
-    /// The Pod is being deleted.
     Deleting,
 }
 

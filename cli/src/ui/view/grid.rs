@@ -11,7 +11,6 @@ use crate::status::{JobNode, JobSetTree, PodNode};
 /// suspended. Pods that exist have cells above that.
 pub(super) const CELLS: usize = 100_000;
 
-/// The Pods of a replicatedJob.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GroupLayout {
     pub name: String,
@@ -47,7 +46,6 @@ pub struct GridSnapshot<'a> {
     pub pods: Vec<&'a str>,
     /// The letters of the states, one for each Pod.
     pub kinds: String,
-    /// The epochs that the Pods report.
     pub epochs: Vec<Option<i32>>,
 }
 

@@ -20,7 +20,6 @@ pub struct ListBoard {
     forgotten: Revision,
 }
 
-/// The rows of the list that have changed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ListUpdate<'a> {

@@ -68,7 +68,6 @@ impl FailingGroup {
         Ok(group)
     }
 
-    /// The JobSet and its Pods.
     pub(super) fn group(&self) -> &Group {
         &self.group
     }

@@ -3,7 +3,6 @@
 use jobset_harness::workload::Workload;
 use serde_json::json;
 
-/// How workers are restarted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MeasuredMode {
     /// In place, by an injected agent beside each worker.
@@ -14,7 +13,6 @@ pub(crate) enum MeasuredMode {
     Recreate,
 }
 
-/// One kind of restarts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ModeCase {
     /// Name of the case; the namespaces of its JobSets begin with it.
@@ -52,7 +50,6 @@ pub(crate) const fn case(name: &'static str, mode: MeasuredMode) -> ModeCase {
 }
 
 impl ModeCase {
-    /// The case as JSON names it.
     pub(super) fn key(self) -> String {
         self.name.replace('-', "_")
     }

@@ -26,7 +26,6 @@ pub(super) struct AgentFigures {
     pub(super) peak_rss_kib: u64,
     /// Most threads of an agent: one, and one for each output stream of a supervised worker.
     pub(super) threads: u64,
-    /// Size of the agent's binary.
     pub(super) binary_bytes: u64,
     /// What agents took whose workers wrote their step a hundred times a second.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -65,7 +64,6 @@ impl RestartSeries {
     }
 }
 
-/// One line for each figure of these cases.
 pub(super) fn summary(report: &Report<AgentFigures>, cases: &[ModeCase]) -> String {
     let figures = &report.figures;
     let mut table = Table::new(&["agent, 4 workers on 2 nodes", "measured", "target"]);

@@ -18,7 +18,6 @@ use serde_json::{Value, json};
 
 use super::limit;
 
-/// Objects of one page of a list.
 const PAGE: u32 = 2_000;
 /// Jobs that a JobSet may create between the count of its Jobs and its new size.
 const MARGIN: usize = 200;

@@ -50,12 +50,10 @@ impl HostileJobSets {
         Ok(Self { jobsets, names })
     }
 
-    /// Number of JobSets.
     pub(super) fn count(&self) -> usize {
         self.names.len()
     }
 
-    /// Deletes the JobSets.
     pub(super) async fn remove(&self) -> Result<()> {
         self.jobsets.delete_collection(&DeleteParams::background(), &ListParams::default()).await?;
         Ok(())

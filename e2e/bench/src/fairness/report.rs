@@ -37,7 +37,6 @@ pub(super) struct FairnessFigures {
     pub(super) compared_jobs_per_second: Option<f64>,
 }
 
-/// One line for each figure.
 pub(super) fn summary(report: &Report<FairnessFigures>) -> String {
     let figures = &report.figures;
     let of = |seconds: &[f64]| {

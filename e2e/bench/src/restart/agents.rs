@@ -68,7 +68,6 @@ struct SimulatedAgent {
     shared: Arc<SharedByAgents>,
     index: usize,
     pod: String,
-    /// Makes the agent restart by itself.
     restart: Arc<Notify>,
 }
 
@@ -127,7 +126,6 @@ impl SimulatedAgent {
         }
     }
 
-    /// A supervised worker ends.
     fn worker_exits(&self, code: u8) -> Input {
         self.note(AgentStage::Starts);
         Input::WorkerExited { code }

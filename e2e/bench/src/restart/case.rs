@@ -39,7 +39,6 @@ pub enum Way {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "strategy")]
 pub(super) enum Strategy {
-    /// Agents restart their Pods in place.
     #[serde(rename = "InPlaceRestart")]
     InPlace { watch: WatchMode, way: Way },
     /// The Job controller replaces all Pods. There are no agents.
@@ -53,12 +52,10 @@ pub(super) struct Case {
     pub(super) agents: usize,
     #[serde(flatten)]
     pub(super) strategy: Strategy,
-    /// Pods that belong to no JobSet.
     pub(super) foreign_pods: usize,
 }
 
 impl Strategy {
-    /// The value of `restartStrategy`.
     pub(super) fn name(self) -> &'static str {
         if self == Self::Recreate { "Recreate" } else { "InPlaceRestart" }
     }

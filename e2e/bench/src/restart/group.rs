@@ -27,7 +27,6 @@ pub(super) struct Bench<'a> {
     pub(super) config: Config,
     pub(super) client: Client,
     pub(super) meter: Meter,
-    /// Process id of the controller.
     pub(super) controller: u32,
     pub(super) restarts: usize,
     /// What the agents of the stream need, if reports go over it.
@@ -36,10 +35,8 @@ pub(super) struct Bench<'a> {
     pub(super) limit: Duration,
 }
 
-/// What the agents of the stream need.
 pub(super) struct StreamBench<'a> {
     pub(super) setup: StreamSetup,
-    /// The folder of the control plane.
     pub(super) folder: &'a Path,
 }
 

@@ -15,7 +15,6 @@ const LARGEST_JOB: usize = 500;
 /// More restarts than anyone measures.
 const MAX_RESTARTS: i32 = 1_000_000;
 
-/// Jobs of one replicatedJob.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     pub(super) name: &'static str,

@@ -92,7 +92,6 @@ fn names(pod: &str) -> Names {
     Names { namespace: NAMESPACE.into(), pod: pod.into(), jobset: NAME.into() }
 }
 
-/// How one agent makes requests.
 struct Requests {
     client: Client,
     seats: Arc<Semaphore>,

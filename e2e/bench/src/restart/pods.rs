@@ -69,7 +69,6 @@ impl fmt::Display for CensusPods {
 }
 
 impl Census {
-    /// Begins to watch.
     pub(super) fn start(client: &Client) -> Self {
         let pods = Arc::new(watch::Sender::new(CensusPods::default()));
         let noted = Arc::clone(&pods);

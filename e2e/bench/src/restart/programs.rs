@@ -19,7 +19,6 @@ use crate::program::{Program, free_addresses};
 pub(super) struct Programs {
     controller: PathBuf,
     relay: Option<PathBuf>,
-    /// The manager of the Go JobSet.
     go: Option<PathBuf>,
 }
 
@@ -93,7 +92,6 @@ impl Programs {
 }
 
 impl Running {
-    /// Process id of the controller.
     pub(super) fn controller(&self) -> u32 {
         self.controller.pid()
     }

@@ -38,12 +38,10 @@ pub(super) struct Relays {
     _relay_certificate: Issued,
 }
 
-/// What agents have to know of the relays.
 #[derive(Clone, Debug)]
 pub(super) struct StreamSetup {
     /// The CA of the relays' certificates, in PEM.
     pub(super) ca: PathBuf,
-    /// Process ids of the relays.
     pub(super) pids: [u32; 2],
     /// Their addresses for health and metrics.
     health: [SocketAddr; 2],
@@ -95,7 +93,6 @@ impl Relays {
         Ok(Self { programs, setup, controllers, controller_certificate, _relay_certificate: relay_certificate })
     }
 
-    /// What agents have to know.
     pub(super) fn setup(&self) -> &StreamSetup {
         &self.setup
     }

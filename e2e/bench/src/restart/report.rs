@@ -60,7 +60,6 @@ pub(super) struct Restart {
     pub(super) api_requests: u64,
     /// Writes to the JobSet until it had settled.
     pub(super) jobset_writes: usize,
-    /// The requests by verb and resource.
     pub(super) requests: ApiRequests,
     /// CPU of all processes from the failure to the end of the restart, without what settles afterwards.
     pub(super) cpu: CpuSeconds,

@@ -14,7 +14,6 @@ const METRIC: &str = "apiserver_request_total{";
 pub(super) struct ApiRequests(BTreeMap<String, u64>);
 
 impl ApiRequests {
-    /// Reads the counters of the API server.
     pub(super) async fn read(client: &Client) -> Result<Self> {
         let request = http::Request::get("/metrics").body(Vec::new()).context("not a request")?;
         Ok(Self::parse(&client.request_text(request).await.context("cannot read the API server's metrics")?))

@@ -16,9 +16,7 @@ pub(super) enum AgentStage {
     Starts,
     /// Has no answer to its report of this epoch yet.
     Reports(i32),
-    /// Waits at the barrier in this epoch.
     Waits(i32),
-    /// Has lifted its barrier in this epoch.
     Lifted(i32),
 }
 
@@ -128,7 +126,6 @@ impl Roll {
         self.0.send_modify(|record| record.note(agent, stage, Instant::now()));
     }
 
-    /// An agent's report failed.
     pub(super) fn note_failed_report(&self) {
         self.0.send_modify(|record| record.way.failed_reports += 1);
     }

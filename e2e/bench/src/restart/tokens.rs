@@ -18,7 +18,6 @@ use kube::{Api, Client, ResourceExt as _};
 
 use super::jobset::{NAME, NAMESPACE};
 
-/// Concurrent requests for tokens.
 const CONCURRENCY: usize = 32;
 /// Lifetime of the tokens in seconds: longer than any case, because a relay ends a connection with its token.
 const LIFETIME: i64 = 6 * 3600;
@@ -58,7 +57,6 @@ async fn uids(client: &Client) -> Result<HashMap<String, String>> {
     Ok(pods.into_iter().filter_map(|pod| Some((pod.name_any(), pod.uid()?))).collect())
 }
 
-/// A token for the relays, bound to this Pod.
 async fn token(client: &Client, pod: &str, uid: &str) -> Result<String> {
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), NAMESPACE);
     let bound = BoundObjectReference {

@@ -108,7 +108,6 @@ pub async fn run(options: &WebhookOptions) -> Result<()> {
     Ok(())
 }
 
-/// Costs and latency of the reviews of one webhook.
 async fn figures(options: &WebhookOptions, meter: &Meter, target: Target) -> Result<ReviewFigures> {
     load::in_turn(&target, WARM_UP.min(options.reviews)).await?;
     let start = meter.read()?;

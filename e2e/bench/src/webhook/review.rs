@@ -33,7 +33,6 @@ impl ReviewedWebhook {
         }
     }
 
-    /// Where the reviews are sent, as it is registered.
     pub(super) fn path(self) -> String {
         match self {
             Self::Mutate | Self::Validate => format!("/{}-jobset-x-k8s-io-v1alpha2-jobset", self.name()),

@@ -20,7 +20,6 @@ use jobset_harness::wait::{self, Check};
 
 /// Connections: one from each API server of a replicated control plane.
 const CONNECTIONS: usize = 3;
-/// Longest wait for the service.
 const LIMIT: Duration = Duration::from_mins(1);
 
 /// A running service. It ends when this is dropped.

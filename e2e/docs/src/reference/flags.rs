@@ -6,7 +6,6 @@ use clap::{Arg, Command, CommandFactory as _};
 
 use super::cell;
 
-/// One section for each program.
 pub(super) fn page() -> String {
     let mut page = "# Flags\n\nEach program prints the same with `--help`. A flag that has a variable can also be set in the \
                     environment. The environment of `jobset-agent` is on the page [Labels, annotations and environment](labels.md).\n"

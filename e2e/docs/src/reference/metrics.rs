@@ -21,13 +21,11 @@ const PROGRAMS: [(&str, &[&str]); 4] = [
 /// What names of metrics begin with.
 const PREFIXES: [&str; 5] = ["jobset_", "kube_jobset_", "controller_runtime_", "workqueue_", "process_"];
 
-/// What the code says of a metric.
 struct Metric {
     help: String,
     labels: Vec<String>,
 }
 
-/// A table for each program.
 pub(super) fn page(workspace: &Path) -> Result<String> {
     let mut page = "# Metrics\n\nEvery program serves `/metrics`; [Metrics and dashboard](../metrics.md) says how to scrape it. A name that \
                     ends with `_total` is a counter. Metrics that begin with `kube_jobset_`, and those with `jobset_name` that are no \
@@ -150,7 +148,6 @@ fn is_metric(name: &str) -> bool {
     PREFIXES.iter().any(|prefix| name.starts_with(prefix)) && name.chars().all(|c| c.is_ascii_lowercase() || c == '_')
 }
 
-/// The value of a string literal.
 fn text(token: &TokenTree) -> Option<String> {
     let TokenTree::Literal(literal) = token else { return None };
     syn::parse_str::<syn::LitStr>(&literal.to_string()).ok().map(|literal| literal.value())

@@ -21,7 +21,6 @@ impl Components<'_> {
         self.process("etcd", None, include_str!("../../configs/etcd.flags"), &[])
     }
 
-    /// kube-apiserver.
     pub(super) fn api_server(&self) -> Result<ProcessDefinition> {
         let list = include_str!("../../configs/kube-apiserver.flags");
         let audit = if self.options.audit { include_str!("../../configs/audit.flags") } else { "" };

@@ -49,7 +49,6 @@ impl Options {
         self.start().await.map(ControlPlane)
     }
 
-    /// Starts a whole cluster.
     pub async fn cluster(mut self, nodes: usize) -> Result<Cluster> {
         if nodes == 0 {
             bail!("a cluster has at least one node; without nodes it is a ControlPlane");
@@ -71,7 +70,6 @@ impl ControlPlane {
         Self::builder().control_plane().await
     }
 
-    /// Options before the start.
     pub fn builder() -> Options {
         Options::default()
     }
@@ -88,7 +86,6 @@ impl Cluster {
         Self::builder().cluster(nodes).await
     }
 
-    /// Options before the start.
     pub fn builder() -> Options {
         Options::default()
     }
@@ -158,7 +155,6 @@ impl Cluster {
         self.0.stop_process(&kubelet_name(node), STOP_GRACE).await
     }
 
-    /// Starts a stopped kubelet again.
     pub async fn start_kubelet(&self, node: &str) -> Result<()> {
         self.0.restart_process(&kubelet_name(node)).await
     }
@@ -221,7 +217,6 @@ impl Handle {
         self.ready.programs.join("kubectl")
     }
 
-    /// The process id of the owner.
     pub fn owner_pid(&self) -> u32 {
         self.ready.owner
     }

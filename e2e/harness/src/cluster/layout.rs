@@ -195,7 +195,6 @@ impl Layout {
         self.dir.join("logs").join(format!("{process}.log"))
     }
 
-    /// The supervisor's socket.
     pub(super) fn supervisor(&self) -> PathBuf {
         supervisor_socket(&self.dir)
     }

@@ -28,11 +28,9 @@ use crate::{deps, images, programs, wait};
 
 /// Time limit for the cluster's namespaces to begin.
 const BEGIN_LIMIT: Duration = Duration::from_secs(30);
-/// Time limit for a kubelet to listen.
 const LISTEN_LIMIT: Duration = Duration::from_mins(2);
 /// How long the namespaces may take to end.
 const END_LIMIT: Duration = Duration::from_secs(20);
-/// The most nodes for which there are addresses.
 const MOST_NODES: usize = 200;
 
 /// Brings up a cluster in `dir`, calls `ready` when it can be used, waits for `end`, and takes it down.

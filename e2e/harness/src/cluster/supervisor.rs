@@ -47,7 +47,6 @@ pub(super) enum Request {
     Ended,
 }
 
-/// The supervisor's answer.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Response {
     Done,

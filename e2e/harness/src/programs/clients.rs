@@ -11,7 +11,6 @@ const KUEUE: Module = Module::new("kueue", &["sigs.k8s.io/kueue/cmd/kueue", "k8s
 
 const TRAINER: Module = Module::new("trainer", &["github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager"]);
 
-/// The programs that tests with Kueue need.
 #[derive(Clone, Debug)]
 pub struct KueuePrograms {
     /// `kueue`, the manager: controllers and webhooks in one.

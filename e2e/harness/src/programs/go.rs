@@ -41,7 +41,6 @@ impl Module {
         Self { name, packages, cgo: false, tags: "", release: None, sources: None, links: &[] }
     }
 
-    /// Etcd and the components of a version of Kubernetes.
     const fn kubernetes(version: Kubernetes) -> Self {
         let links = &[
             "etcd",
@@ -116,9 +115,7 @@ pub enum Set {
 /// A major version of Helm. The third merges what it installs on its own side, the fourth has the API server apply it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Helm {
-    /// Version 3.
     V3,
-    /// Version 4.
     V4,
 }
 
@@ -140,7 +137,6 @@ impl GoPrograms {
             .with_context(|| format!("no program {name} among the built Go programs"))
     }
 
-    /// The folder of the CNI plugins.
     pub fn cni(&self) -> Result<PathBuf> {
         Ok(self.path("host-local")?.parent().map(Path::to_path_buf).unwrap_or_default())
     }

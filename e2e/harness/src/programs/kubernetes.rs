@@ -37,7 +37,6 @@ impl Kubernetes {
     }
 }
 
-/// The versions that one cluster runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Versions {
     /// Version of API server, controller manager, scheduler and `kubectl`, and the release's etcd.

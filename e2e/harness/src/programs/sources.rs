@@ -16,7 +16,6 @@ struct Download {
     error: Option<String>,
 }
 
-/// The folder of a release of a module.
 pub fn sources(module: &str, version: &str) -> Result<PathBuf> {
     let folder = paths::target().join("sources");
     fs::create_dir_all(&folder)?;

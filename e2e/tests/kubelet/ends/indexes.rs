@@ -9,7 +9,6 @@ use serde_json::json;
 use super::super::shared::start;
 use super::has_restarted;
 
-/// Exit code by which an index fails.
 const FATAL: u8 = 42;
 
 #[tokio::test]

@@ -13,7 +13,6 @@ use super::{first_after, has_restarted, have_come_without_back_off, notes, resta
 
 /// Grace of a Pod whose worker ignores SIGTERM, as one that saves its state.
 const GRACE: u32 = 6;
-/// Losses of one index in a row.
 const LOSSES: i32 = 4;
 
 #[rstest]
