@@ -9,15 +9,17 @@
 //! it, and a Job that is being deleted goes. In place, [`super::successors`] releases it, and the restart begins before that, so that
 //! its loss is stored whoever leads then: a leader that follows finds the group restarting, and goes on with the Pods that are left.
 
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use jobset_api::{event, labels};
 use jobset_store::PodOnNode;
+use jobset_store::members::Members;
 use jobset_store::pods::{FailedWorker, JobPods, PodPhase, PodView};
 use k8s_openapi::jiff::SignedDuration;
 
 use crate::epochs::{self, Epochs};
-use crate::reconciliation::{Reconciliation, node_name};
+use crate::reconciliation::{Current, Reconciliation, node_name};
 use crate::types::PodDeletion;
 use crate::{incident, success};
 
@@ -73,10 +75,18 @@ fn begin_restart(reconciliation: &mut Reconciliation<'_>, lost: &[PodOnNode<'_>]
     if lost.is_empty() || !restarts || epochs.is_over() {
         return ControlFlow::Continue(());
     }
-    let groups = reconciliation.groups_of_running_jobs();
+    let running = reconciliation.current.iter().filter(|current| !current.is_over());
+    let jobs: HashMap<&str, &Current<'_>> = running.map(|current| (current.job.uid.as_str(), current)).collect();
+    let members: Vec<Members> = (0..reconciliation.groups().len()).map(|group| reconciliation.members(group)).collect();
     let ran = |it: &&PodOnNode<'_>| it.pod.phase == PodPhase::Open && it.pod.epoch.number() == Some(epochs.synced);
-    let workers: Vec<(FailedWorker, usize)> =
-        lost.iter().filter(ran).filter_map(|it| Some((worker(it, epochs.synced), *groups.get(it.job)?))).collect();
+    // A Pod that has left the group may have reported the epoch that begins without it.
+    let of_group = |it: &PodOnNode<'_>| {
+        let current = jobs.get(it.job)?;
+        let members = members[current.group].of_job(current.job.index.unwrap_or(-1));
+        let is_member = it.pod.index.is_none_or(|index| members.contains(index));
+        is_member.then(|| (worker(it, epochs.synced), current.group))
+    };
+    let workers: Vec<(FailedWorker, usize)> = lost.iter().filter(ran).filter_map(of_group).collect();
     if workers.is_empty() {
         return ControlFlow::Continue(());
     }

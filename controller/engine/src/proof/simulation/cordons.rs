@@ -16,6 +16,7 @@ use super::cluster::{SimulatedCluster, pick};
 use super::jobs::finished;
 use super::machine::{SimulatedMachine, has_ended};
 use super::scenario::Scenario;
+use super::slots::is_specified;
 use crate::proof::{CheckResult, Property, ensure};
 
 /// Lives in which nodes are cordoned.
@@ -188,14 +189,16 @@ impl SimulatedCluster {
     }
 
     /// A Pod is given up only once the loss of its worker is stored: a leader that follows could not know of it.
-    pub(super) fn check_loss(&self, action: &Action) -> CheckResult {
+    pub(super) fn check_loss(&self, action: &Action, base: &JobSet) -> CheckResult {
         let Action::DeletePod { name, uid, reason: PodDeletion::NodeLost } = action else { return Ok(()) };
         let (Some(machine), Some(pod)) = (self.machines.get(uid), self.api.pods.get(name)) else { return Ok(()) };
         let status = self.api.status();
         let runs = machine.epoch == Some(status.synced_epoch) && status.deprecated_epoch < status.synced_epoch;
         let job = self.api.jobs.get(&pod.job).filter(|job| job.job.metadata.deletion_timestamp.is_none());
         let is_open = job.is_some_and(|job| finished(&job.job).is_none() && !job.ends());
-        let matters = runs && is_open && !self.api.jobset.spec.is_suspended() && status.terminal_state.is_empty();
+        // One outside of the size that was specified when that was decided leaves by a shrink, or has left before the epoch began.
+        let is_member = is_open && self.is_recorded(&pod.job, pod.index) && is_specified(base, &pod.job, pod.index);
+        let matters = runs && is_member && !self.api.jobset.spec.is_suspended() && status.terminal_state.is_empty();
         ensure(!matters || has_ended(pod), Property::LossesFirst, || {
             format!("{name} is given up in epoch {}, and its loss is not stored", status.synced_epoch)
         })

@@ -32,7 +32,7 @@ impl SimulatedCluster {
         self.check_action(action)?;
         self.check_replacement(action)?;
         self.check_move(action, &work.base)?;
-        self.check_loss(action)?;
+        self.check_loss(action, &work.base)?;
         Self::check_no_start(action, &work.base)
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use jobset_api::{FailurePolicyAction, JobSetStatus, ReplicatedJob, names};
+use jobset_api::{FailurePolicyAction, JobSet, JobSetStatus, ReplicatedJob, names};
 use jobset_store::JobView;
 use jobset_store::members::Members;
 
@@ -102,7 +102,8 @@ impl SimulatedCluster {
         let has_place = |slot: &SpecifiedSlot<'_>| {
             slot.job.job.spec.as_ref().and_then(|spec| spec.completions).is_none_or(|pods| slot.place.1 < pods)
         };
-        let has_ended = |slot: &SpecifiedSlot<'_>| finished(&slot.job.job).is_some() && has_place(slot);
+        // Nor does one that is left failed: it has no slots, unless it failed after the epoch had begun.
+        let has_ended = |slot: &SpecifiedSlot<'_>| finished(&slot.job.job) == Some(true) && has_place(slot);
         let is_done = |slot: &SpecifiedSlot<'_>| has_ended(slot) || slot.is_completed();
         self.slots(status).filter(|slot| is_done(slot) || takes_part(slot)).map(|slot| slot.place).collect()
     }
@@ -152,6 +153,14 @@ impl SimulatedCluster {
         self.api.jobs.values().any(|job| !job.completed.is_empty() || finished(&job.job).is_some())
             || self.machines.values().any(SimulatedMachine::has_done_its_work)
     }
+}
+
+/// Whether the specification has this Pod of this Job.
+pub(super) fn is_specified(jobset: &JobSet, job: &str, pod: i32) -> bool {
+    jobset.spec.replicated_jobs.iter().any(|group| {
+        let mut jobs = places(group.replicas(), MOST_JOBS).map(|index| names::job(JOBSET, &group.name, index));
+        places(group.template.spec.pods(), MOST_PODS).any(|index| index == pod) && jobs.any(|name| name == job)
+    })
 }
 
 /// Repeats the rule on purpose: the rule that is proved does not prove itself.
