@@ -12,17 +12,13 @@ const AGENT: &str = "jobset-agent/";
 /// Where the API server notes the Pod that a token is bound to.
 const POD_OF_TOKEN: &str = "authentication.kubernetes.io/pod-name";
 
-/// One request of an agent. Times are seconds since 1970, by the API server's clock.
+/// One request of an agent.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct AgentRequest {
     /// Name of the Pod that the agent's token is bound to.
     pub(super) pod: String,
-    /// `watch` or `patch`, or any other.
-    pub(super) verb: String,
-    /// When it arrived.
+    /// When it arrived, in seconds since 1970, by the API server's clock.
     pub(super) received: f64,
-    /// When its answer ended; that of a watch: when it began.
-    pub(super) answered: f64,
 }
 
 /// The requests of the agents of a namespace so far, in the order of their answers.
@@ -51,9 +47,7 @@ fn parse(log: &str, namespace: &str) -> Result<Vec<AgentRequest>> {
         if is_of_agent && ids.insert(text(&event["auditID"])) {
             requests.push(AgentRequest {
                 pod: text(&event["user"]["extra"][POD_OF_TOKEN][0]),
-                verb: text(&event["verb"]),
                 received: seconds(&text(&event["requestReceivedTimestamp"]))?,
-                answered: seconds(&text(&event["stageTimestamp"]))?,
             });
         }
     }
@@ -72,14 +66,17 @@ mod tests {
 
     use super::*;
 
-    fn event(id: &str, stage: &str, verb: &str, second: u32) -> Value {
+    fn event(id: &str, stage: &str, second: u32) -> Value {
         json!({
-            "auditID": id, "stage": stage, "verb": verb, "userAgent": "jobset-agent/0.1.0",
+            "auditID": id, "stage": stage, "userAgent": "jobset-agent/0.1.0",
             "user": {"username": "system:serviceaccount:ns:default", "extra": {"authentication.kubernetes.io/pod-name": ["a"]}},
             "objectRef": {"resource": "pods", "namespace": "ns"},
-            "requestReceivedTimestamp": "1970-01-01T00:00:01.500000Z",
-            "stageTimestamp": format!("1970-01-01T00:00:{second:02}.250000Z"),
+            "requestReceivedTimestamp": format!("1970-01-01T00:00:{second:02}.500000Z"),
         })
+    }
+
+    fn request(pod: &str, received: f64) -> AgentRequest {
+        AgentRequest { pod: pod.into(), received }
     }
 
     fn log(events: &[Value]) -> String {
@@ -88,28 +85,23 @@ mod tests {
 
     #[test]
     fn watch_with_two_events_is_one_request() {
-        let events = [
-            event("1", "ResponseStarted", "watch", 2),
-            event("2", "ResponseComplete", "patch", 3),
-            event("1", "ResponseComplete", "watch", 9),
-        ];
-        let request =
-            |verb: &str, answered| AgentRequest { pod: "a".into(), verb: verb.into(), received: 1.5, answered };
-        assert_eq!(parse(&log(&events), "ns").unwrap(), [request("watch", 2.25), request("patch", 3.25)]);
+        let events =
+            [event("1", "ResponseStarted", 2), event("2", "ResponseComplete", 3), event("1", "ResponseComplete", 2)];
+        assert_eq!(parse(&log(&events), "ns").unwrap(), [request("a", 2.5), request("a", 3.5)]);
     }
 
     #[rstest]
     #[case::of_another_namespace("/objectRef/namespace", json!("other"))]
     #[case::of_other_client("/userAgent", json!("kubelet for jobset-agent/0.1.0"))]
     fn other_clients_are_ignored(#[case] field: &str, #[case] value: Value) {
-        let mut other = event("1", "ResponseComplete", "patch", 2);
+        let mut other = event("1", "ResponseComplete", 2);
         *other.pointer_mut(field).unwrap() = value;
         assert_eq!(parse(&log(&[other]), "ns").unwrap(), []);
     }
 
     #[test]
     fn half_written_line_is_ignored() {
-        let whole = log(&[event("1", "ResponseComplete", "patch", 2)]);
+        let whole = log(&[event("1", "ResponseComplete", 2)]);
         assert_eq!(parse(&whole[..whole.len() - 3], "ns").unwrap(), []);
         assert!(parse("jobset-agent/ {\n", "ns").is_err());
         assert_eq!(parse("{}\n", "ns").unwrap(), [], "not about agents");
@@ -117,8 +109,6 @@ mod tests {
 
     #[test]
     fn busiest_agent_counts() {
-        let request =
-            |pod: &str, received| AgentRequest { pod: pod.into(), verb: "patch".into(), received, answered: received };
         let requests = [request("a", 1.0), request("b", 1.0), request("b", 2.0), request("b", 3.0)];
         assert_eq!([1.0, 2.0, 4.0].map(|from| most_of_an_agent(&requests, from)), [3, 2, 0]);
     }
