@@ -37,9 +37,6 @@ pub(super) fn report(reconciliation: &mut Reconciliation<'_>) {
         return;
     }
     let counted = count(reconciliation);
-    if counted.expected_pods == 0 {
-        return;
-    }
     let misses_agents = counted.misses_agents();
     reconciliation.misses_agents = Some(misses_agents);
     // A leader knows nothing of agents that have not connected to it yet. Each that has connected is certain.
@@ -48,13 +45,15 @@ pub(super) fn report(reconciliation: &mut Reconciliation<'_>) {
     if is_certain && (is_written || is_news(stored, &counted, reconciliation.now)) {
         let later = stored.map(|stored| stored.later.clone()).unwrap_or_default();
         let last_update_time = Some(reconciliation.now.clone());
-        reconciliation.status.agent_stream = Some(AgentStreamStatus { last_update_time, later, ..counted });
+        let told = AgentStreamStatus { last_update_time, later, ..counted };
+        reconciliation.status.agent_stream = Some(told).filter(|told| told.expected_pods > 0);
     }
 }
 
 /// Whether the JobSet has agents, now or when its Pods start, that can use the stream.
 fn has_agents(reconciliation: &Reconciliation<'_>) -> bool {
-    let is_active = !reconciliation.is_suspended() && !reconciliation.status.is_finished();
+    let has_pods = reconciliation.observed.jobset.spec.expected_pods() > 0;
+    let is_active = has_pods && !reconciliation.is_suspended() && !reconciliation.status.is_finished();
     is_active && reconciliation.in_place() && reconciliation.groups().iter().any(knows_relay)
 }
 
