@@ -1,9 +1,11 @@
 //! What one connection of the stream has heard, and whether its relay passes on what the leading controller says.
 //!
-//! A relay may drop, delay, reorder and repeat statements. Three rules bound what that costs an agent:
+//! A relay may drop, delay, reorder and repeat statements. Four rules bound what that costs an agent:
 //!
 //! - A statement counts for the JobSet that it names alone. The leader repeats the state of each JobSet, so a relay that withholds
 //!   an epoch has to withhold each statement about the JobSet, and the agent relies on the API server soon.
+//! - A statement tells nothing if it comes before the answer to the hello, or is not newer than all before it. It may be one that the
+//!   relay has kept: that the JobSet does not restart in place, for one, may no longer hold.
 //! - A statement is as old as its time says. The clocks of nodes differ, so the agent compares how much time has passed here and
 //!   there since the answer to its hello, which names the nonce and so cannot be an old one.
 //! - No statement was made later than it has arrived. One that seems so corrects that comparison: a leader whose clock is ahead of
@@ -46,7 +48,8 @@ impl Liveness {
     }
 
     /// Takes a statement that the leader has signed. Returns what the channels of the agent have to know: nothing if it is a sign
-    /// of life, the answer to another hello, or about another JobSet. An agent whose hello the relay has changed hears of another.
+    /// of life, the answer to another hello, about another JobSet, or may be old. An agent whose hello the relay has changed hears of
+    /// another JobSet.
     pub fn hear(&mut self, statement: Statement, now: Instant) -> Option<ChannelInput> {
         let Statement { time, nonce, group, repeats } = statement;
         let is_answer = nonce.as_ref() == Some(&self.nonce);
@@ -54,11 +57,12 @@ impl Liveness {
         if is_for_another || group.as_ref().is_some_and(|group| group.uid != self.jobset_uid) {
             return None;
         }
+        let is_new = time > self.newest && (is_answer || self.reference.is_some());
         // A leader of the release before does not repeat states, so its signs of life have to do.
         if group.is_some() || !repeats {
             self.note(time, is_answer && group.is_some(), now);
         }
-        let GroupState { uid, synced, deprecated, failed, bypass, pods, pause } = group?;
+        let GroupState { uid, synced, deprecated, failed, bypass, pods, pause } = group.filter(|_| is_new)?;
         (self.pods, self.longest_pause) = (pods, pause);
         let state = JobSetState { uid, synced, deprecated, failed, bypass };
         Some(ChannelInput::Statement { is_answer, state })

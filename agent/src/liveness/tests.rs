@@ -68,6 +68,23 @@ fn state_of_another_jobset_is_not_told(#[case] statement: Statement) {
     assert_eq!(connection.deadline(), 10);
 }
 
+/// One that was signed while the JobSet did not restart in place would let a worker start alone.
+#[rstest]
+#[case::before_the_answer(false, 9_000, false)]
+#[case::older_than_the_answer(true, -1_000, false)]
+#[case::older_than_another(true, 4_000, false)]
+#[case::repeated(true, 5_000, false)]
+#[case::newest(true, 5_001, true)]
+fn state_that_may_be_old_is_not_told(#[case] is_answered: bool, #[case] time: i64, #[case] is_told: bool) {
+    let mut connection = TestConnection::new();
+    if is_answered {
+        connection = TestConnection::answered();
+        assert!(connection.hear(Statement::broadcast(5_000, of("u")), 5).is_some());
+    }
+    let old = GroupState { bypass: true, ..of("u") };
+    assert_eq!(connection.hear(Statement::broadcast(time, old), 6).is_some(), is_told);
+}
+
 #[test]
 fn statements_extend_the_life_whatever_the_clock_of_the_leader() {
     let mut connection = TestConnection::new();
