@@ -89,9 +89,7 @@ pub(super) fn wrong(observed: &Observed<'_>, plan: &Plan, ends: &[TrueEnd]) -> O
         let ended =
             |pod: &PodView| ends.iter().filter(of_epoch).filter(|end| end.uid == pod.uid).map(|end| end.at).max();
         let is_elsewhere = |pod: &&PodView| pod.node.as_deref() != Some(&*strike.node);
-        // A Pod that has ended for good ends its Job, which is then what has failed.
-        let open = pods().filter(|pod| pod.phase == PodPhase::Open);
-        let shown = open.filter(is_elsewhere).filter(|pod| shows_failure(pod, epoch));
+        let shown = pods().filter(is_elsewhere).filter(|pod| shows_failure(pod, epoch));
         if let Some((pod, at)) = shown.filter_map(|pod| Some((pod, ended(pod)?))).find(|(_, at)| *at < own) {
             let what = if lifts { "the next epoch begins with" } else { "the plan makes" };
             return Some(format!("{what} {strike:?} of {own}, and {} has failed at {at}", pod.name));
