@@ -88,6 +88,10 @@ pub(super) enum RuleMutation {
     WritesOvertakeEachOther,
     /// An agent takes whatever a relay passes on for a sign of life, also if it does not name its JobSet.
     LifeOfOthersCounts,
+    /// An agent takes the answer to another hello for that to its own.
+    AnswersToOthersTaken,
+    /// An agent takes whatever a relay repeats for new.
+    OldStatementsTaken,
     /// The leader gives signs of life alone, and does not repeat the states of JobSets.
     StatesNotRepeated,
     /// An agent does not write its annotation while the stream carries its reports.

@@ -2,6 +2,7 @@
 
 use jobset_store::pods::PodPhase;
 
+use super::link::time_of;
 use super::node::{Deed, ModelMachine, ModelWorker};
 use super::setting::Stream;
 use super::state::{Event, Going, ModelState, Pod, Shared};
@@ -201,7 +202,9 @@ impl ModelState {
         if self.left.woken > 0 {
             return;
         }
+        let repeated = self.oldest_that_relays_repeat();
         let history = &mut self.jobset.history;
-        history.drain(..history.len().saturating_sub(oldest + 1));
+        let repeated = repeated.map_or(0, |time| history.iter().filter(|version| time_of(**version) > time).count());
+        history.drain(..history.len().saturating_sub(oldest.max(repeated) + 1));
     }
 }

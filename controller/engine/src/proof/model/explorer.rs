@@ -24,7 +24,7 @@ pub(super) struct Counterexample {
 struct Explored {
     /// The state that each was reached from first, and the number of the step there.
     origins: Vec<Option<(usize, usize)>>,
-    /// The steps between two states, in the order of the first.
+    /// The steps between two states that do not recur, in the order of the first.
     steps: Vec<(usize, usize)>,
 }
 
@@ -41,6 +41,7 @@ pub(super) fn check(setting: Setting) -> Option<Counterexample> {
             break;
         }
         for (choice, step) in system.steps(&state).into_iter().enumerate() {
+            let may_recur = step.may_recur;
             let next = step.after(&state);
             let reached = match known.entry(key(&next)) {
                 Entry::Occupied(known) => *known.get(),
@@ -51,7 +52,7 @@ pub(super) fn check(setting: Setting) -> Option<Counterexample> {
                     reached
                 }
             };
-            if reached != number {
+            if reached != number && !may_recur {
                 explored.steps.push((number, reached));
             }
         }
@@ -63,7 +64,8 @@ pub(super) fn check(setting: Setting) -> Option<Counterexample> {
     Some(Counterexample { property: violation.property, trace })
 }
 
-/// What can go wrong does so a limited number of times, so that a cycle is one of things that happen by themselves.
+/// What can go wrong does so a limited number of times, but for what hostile relays do, which is left out here. So a cycle is one of things
+/// that happen by themselves.
 fn round() -> Violation {
     Violation::new(Property::NoHang, "from here, or from a state before, things can go round for ever")
 }
@@ -74,7 +76,7 @@ impl Explored {
     fn cycle(&self) -> Option<usize> {
         let mut ways = vec![0; self.origins.len()];
         self.steps.iter().for_each(|(_, to)| ways[*to] += 1);
-        let mut free = if ways[0] == 0 { vec![0] } else { Vec::new() };
+        let mut free: Vec<usize> = (0..ways.len()).filter(|state| ways[*state] == 0).collect();
         while let Some(state) = free.pop() {
             let first = self.steps.partition_point(|(from, _)| *from < state);
             for (_, to) in self.steps[first..].iter().take_while(|(from, _)| *from == state) {

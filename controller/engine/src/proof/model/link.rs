@@ -1,7 +1,20 @@
 //! An agent's connection to a relay, and what is on its way there and back.
 
-use super::node::ModelAgent;
-use crate::proof::ProgressWord;
+use std::collections::HashMap;
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+use jobset_agent::channels::ChannelInput;
+use jobset_agent::liveness::Liveness;
+use jobset_stream::message::{GroupState, Nonce, Statement};
+use serde_json::json;
+
+use super::node::{ModelAgent, UID};
+use super::system::System;
+use crate::proof::{ProgressWord, RuleMutation};
+
+static NONCES: LazyLock<[Nonce; 2]> =
+    LazyLock::new(|| ["own", "another"].map(|text| serde_json::from_value(json!(text)).unwrap()));
 
 /// The connection of one process.
 #[derive(Clone, Debug, Default, PartialEq, Hash)]
@@ -15,8 +28,8 @@ pub(super) struct Link {
     pub report: Option<ModelReport>,
     /// Statements that are on their way to the agent, in order.
     pub statements: Vec<ModelStatement>,
-    /// Whether the relay passes on nothing about the JobSet any more. It passes on what is not about it.
-    pub withheld: bool,
+    /// Whether the agent has heard the answer to its hello.
+    pub answered: bool,
 }
 
 /// What an agent reports over the stream.
@@ -44,7 +57,45 @@ pub(super) enum Hello {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ModelStatement {
     pub epochs: (i32, i32),
-    pub is_answer: bool,
+    pub to: Addressee,
+    /// Each version of the JobSet has a time, after those before it. All that is said of it has that time, but what is said of an old one
+    /// now: `None`.
+    pub time: Option<i32>,
+    /// Whether the JobSet does not restart in place.
+    pub bypass: bool,
+}
+
+/// For whom a statement is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Addressee {
+    /// All agents.
+    Group,
+    /// The answer to the hello of this connection.
+    Agent,
+    /// The answer to another hello.
+    Another,
+}
+
+impl ModelStatement {
+    pub(super) fn new(epochs: (i32, i32), to: Addressee) -> Self {
+        Self { epochs, to, time: Some(time_of(epochs)), bypass: false }
+    }
+
+    /// What an agent takes it for that is broken. It takes what is old for what has been said now.
+    fn mistaken(mut self, broken: Option<RuleMutation>) -> Self {
+        match (broken, self.to) {
+            (Some(RuleMutation::BroadcastsTakenForAnswers), Addressee::Group)
+            | (Some(RuleMutation::AnswersToOthersTaken), Addressee::Another) => self.to = Addressee::Agent,
+            (Some(RuleMutation::OldStatementsTaken), _) => self.time = None,
+            _ => {}
+        }
+        self
+    }
+}
+
+/// The time of a version of the JobSet: its epochs are greater than those of all versions before.
+pub(super) fn time_of((synced, deprecated): (i32, i32)) -> i32 {
+    synced + deprecated
 }
 
 impl Link {
@@ -53,11 +104,39 @@ impl Link {
         self.up && self.hello != Hello::OnItsWay
     }
 
-    pub(super) fn tell(&mut self, epochs: (i32, i32), is_answer: bool) {
-        if !self.withheld {
-            self.statements.push(ModelStatement { epochs, is_answer });
-        }
+    pub(super) fn tell(&mut self, epochs: (i32, i32), to: Addressee) {
+        self.statements.push(ModelStatement::new(epochs, to));
     }
+}
+
+/// What a connection has let pass of a statement, if it was answered by a version of this time.
+pub(super) type Heard = HashMap<(ModelStatement, Option<i32>), Option<ChannelInput>>;
+
+impl System {
+    /// What the agent takes of a statement that reaches it: nothing if the rules of its connection do not let it pass.
+    pub(super) fn heard(&self, process: &ModelAgent, statement: ModelStatement) -> Option<ChannelInput> {
+        // What it knows it does not need to hear again on this connection.
+        let known = process.link.answered.then(|| time_of(process.agent.told()));
+        let mut heard = self.heard.borrow_mut();
+        heard.entry((statement, known)).or_insert_with(|| hear(statement.mistaken(self.setting.broken), known)).clone()
+    }
+}
+
+fn hear(statement: ModelStatement, known: Option<i32>) -> Option<ChannelInput> {
+    let ModelStatement { epochs: (synced, deprecated), to, time, bypass } = statement;
+    let time: i64 = time.unwrap_or(known.map_or(0, |known| known + 1)).into();
+    let group = GroupState { uid: UID.to_owned(), synced, deprecated, failed: false, bypass, pods: 2, pause: None };
+    let ([own, another], now) = (&*NONCES, Instant::now());
+    let mut liveness = Liveness::new(UID.to_owned(), own.clone(), now, Duration::ZERO);
+    if let Some(known) = known {
+        liveness.hear(Statement::answer(known.into(), own.clone(), group.clone()), now);
+    }
+    let statement = match to {
+        Addressee::Group => Statement::broadcast(time, group),
+        Addressee::Agent => Statement::answer(time, own.clone(), group),
+        Addressee::Another => Statement::answer(time, another.clone(), group),
+    };
+    liveness.hear(statement, now)
 }
 
 impl ModelAgent {

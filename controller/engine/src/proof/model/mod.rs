@@ -19,7 +19,7 @@
 //! In some settings agents know a relay: [`stream`]. The real state machine of their two channels is in it
 //! ([`jobset_agent::channels::Channels`]), and what the engine remembers of reports over the stream
 //! ([`jobset_store::pods::StreamReports`]). The leader's side follows the rules of [`crate::Desk`], which the simulation drives
-//! itself.
+//! itself. In settings of their own, the relays are hostile: [`hostile`].
 //!
 //! Slots have no order: states that differ by the indexes of their Pods are one state.
 //!
@@ -32,6 +32,9 @@
 //! state ([`explorer`]). So whatever happens comes to an end: a state in which nothing is left to happen, unless something goes
 //! wrong again. In each of these, all workers run in one epoch, or the JobSet has ended, or is suspended and nothing is left of
 //! it. That none runs on in an older epoch is checked there, too: until then it may, for a time.
+//!
+//! What a hostile relay does has no end, so ways through it may lead back. In its place, each agent in each state must be told soon
+//! whatever relays do from then on: by its watch, once its silence and its wait for the stream are over.
 //!
 //! [`tests`] shows of each property that it can fail. Where the protocol assumes something, a test shows what happens
 //! without it: a first read that is stale, a version of the JobSet that is not the newest.
@@ -51,6 +54,7 @@
 mod controller;
 mod effects;
 mod explorer;
+mod hostile;
 mod link;
 mod node;
 mod properties;

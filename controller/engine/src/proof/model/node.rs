@@ -13,7 +13,7 @@ use super::link::Link;
 use super::setting::Mode;
 use crate::proof::{AgentDeed, AgentProcess, ProgressWord, RuleMutation};
 
-const UID: &str = "u";
+pub(super) const UID: &str = "u";
 
 /// The containers of one Pod.
 // Each is true or not whatever the others are.
@@ -194,6 +194,22 @@ impl ModelMachine {
     pub(super) fn see(&mut self, jobset: (i32, i32), age: usize) {
         self.change_agent(|agent| agent.age = age);
         self.read(jobset);
+    }
+
+    /// The newest epochs that its agent knows once it no longer relies on a relay, and its watch has shown the JobSet. `notices_silence`
+    /// says whether it ends a connection that brings nothing.
+    pub(super) fn told_without_stream(mut self, newest: (i32, i32), notices_silence: bool) -> Option<(i32, i32)> {
+        if notices_silence && self.agent.as_ref()?.link.up {
+            self.change_agent(|agent| agent.link = Link::default());
+            self.happen(ChannelInput::Disconnected, newest);
+        }
+        if self.agent.as_ref()?.stream_deadline.is_some() {
+            self.end_wait(newest);
+        }
+        if self.agent.as_ref()?.watches {
+            self.see(newest, 0);
+        }
+        Some(self.agent?.agent.told())
     }
 
     fn read(&mut self, jobset: (i32, i32)) {

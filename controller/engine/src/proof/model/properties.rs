@@ -8,7 +8,18 @@ use crate::proof::{CheckResult, GroupStatus, Property, Violation, check_report, 
 impl System {
     /// What does not hold in a state, if anything.
     pub(super) fn violation(&self, state: &ModelState) -> Option<Violation> {
-        state.violation.clone().or_else(|| self.unrest(state)).or_else(|| Self::unfair(state))
+        let violation = state.violation.clone().or_else(|| self.unrest(state)).or_else(|| Self::unfair(state));
+        violation.or_else(|| self.untold(state))
+    }
+
+    /// An agent that would never know what is stored if its relay were silent from now on.
+    fn untold(&self, state: &ModelState) -> Option<Violation> {
+        let GroupStatus { synced, deprecated, .. } = *state.jobset.status;
+        let machines = state.slots.iter().filter(|_| state.left.hostile).filter_map(|slot| slot.machine.clone());
+        let mut told = machines.filter_map(|it| it.told_without_stream((synced, deprecated), self.notices_silence()));
+        let (s, d) = told.find(|(s, d)| *s < synced || *d < deprecated)?;
+        let message = format!("an agent knows S {s} D {d} for ever, and S {synced} D {deprecated} is stored");
+        Some(Violation::new(Property::ToldInTime, message))
     }
 
     /// What is wrong with the failures that are counted before the barrier, where they can get into the status.

@@ -109,8 +109,8 @@ pub(super) struct Budget {
     pub late_reports: u8,
     /// Statements of a leader that was stopped, and wakes when others lead.
     pub woken: u8,
-    /// Times that a relay begins to withhold what the leader says about the JobSet, or swallows a report.
-    pub withheld: u8,
     /// Workers that make no progress any longer. The group restarts once none does.
     pub stalls: u8,
+    /// Whether relays are hostile: without end.
+    pub hostile: bool,
 }

@@ -8,8 +8,8 @@ use jobset_agent::channels::ChannelInput;
 use jobset_store::pods::{ObservedEpochs, StreamReport};
 
 use super::controller::name;
-use super::link::{Hello, Link, ModelReport};
-use super::node::{self, ModelAgent, ModelMachine};
+use super::link::{Addressee, Hello, Link, ModelReport, ModelStatement};
+use super::node::{ModelAgent, ModelMachine};
 use super::setting::Stream;
 use super::state::{ModelSlot, ModelState, Shared};
 use super::system::{Steps, System};
@@ -54,11 +54,6 @@ impl System {
         steps.of(index, !link.statements.is_empty(), "the next statement reaches the agent", |state, slot| {
             self.tell_agent(state, slot);
         });
-        let takes_others = [Some(RuleMutation::LifeOfOthersCounts), Some(RuleMutation::StatesNotRepeated)];
-        let is_silent = link.withheld && !takes_others.contains(&self.setting.broken);
-        steps.of(index, is_silent, "the agent hears nothing of its JobSet for too long", |state, slot| {
-            self.end_connection(state, slot);
-        });
         let reports = link.is_known() && link.report.is_some();
         steps.of(index, reports, "a report reaches the leader", |state, slot| {
             let Some(generation) = state.slots[slot].pod.as_ref().map(|pod| pod.generation) else { return };
@@ -73,7 +68,7 @@ impl System {
         });
     }
 
-    fn end_connection(&self, state: &mut ModelState, slot: usize) {
+    pub(super) fn end_connection(&self, state: &mut ModelState, slot: usize) {
         let connected = state.connection(slot);
         self.change_machine(state, slot, |machine, newest| {
             machine.change_agent(|process| process.link = Link::default());
@@ -94,23 +89,13 @@ impl System {
                 state.left.breaks -= 1;
                 self.end_connection(state, slot);
             });
-            let link = slot.process().map(|process| &process.link).filter(|link| link.up && state.left.withheld > 0);
-            let has_statements = link.is_some_and(|link| !link.statements.is_empty());
-            steps.of(index, has_statements, "the relay withholds the JobSet from now on", |state, slot| {
-                state.left.withheld -= 1;
-                state.change_link(slot, |link| (link.withheld, link.statements) = (true, Vec::new()));
-            });
-            let reports = link.is_some_and(|link| link.report.is_some());
-            steps.of(index, reports, "the relay swallows the report", |state, slot| {
-                state.left.withheld -= 1;
-                state.change_link(slot, |link| link.report = None);
-            });
             for age in 1..state.jobset.history.len() {
                 let what = format!("a leader that was stopped wakes, {age} versions behind");
                 steps.of(index, is_up && state.left.woken > 0, &what, move |state, slot| {
                     state.left.woken -= 1;
                     let old = state.jobset.history[state.jobset.history.len() - 1 - age];
-                    state.change_link(slot, |link| link.tell(old, false));
+                    let statement = ModelStatement { time: None, ..ModelStatement::new(old, Addressee::Group) };
+                    state.change_link(slot, |link| link.statements.push(statement));
                 });
             }
         }
@@ -155,7 +140,7 @@ impl System {
     }
 
     /// A leader that is not late answers the hello of a connection at once.
-    fn answer_promptly(&self, state: &mut ModelState, slot: usize) {
+    pub(super) fn answer_promptly(&self, state: &mut ModelState, slot: usize) {
         if self.setting.stream == Stream::Prompt {
             self.hear_hello(state, slot);
             self.read_for_hello(state, slot);
@@ -167,11 +152,15 @@ impl System {
     fn answer_hello(&self, state: &mut ModelState, slot: usize) {
         let told = state.controller.told;
         let repeats = self.setting.broken != Some(RuleMutation::AnswersOvertaken);
+        let is_hostile = state.left.hostile;
         state.change_link(slot, |link| {
             let Hello::Read(epochs) = link.hello else { return };
-            link.tell(epochs, true);
+            if is_hostile {
+                link.statements.clear();
+            }
+            link.tell(epochs, Addressee::Agent);
             if repeats && (told.0 > epochs.0 || told.1 > epochs.1) {
-                link.tell(told, false);
+                link.tell(told, Addressee::Group);
             }
             link.hello = Hello::Answered;
         });
@@ -180,11 +169,19 @@ impl System {
     fn tell_agent(&self, state: &mut ModelState, slot: usize) {
         let mut next = None;
         state.change_link(slot, |link| next = Some(link.statements.remove(0)));
-        let Some(statement) = next else { return };
-        let is_answer = statement.is_answer || self.setting.broken == Some(RuleMutation::BroadcastsTakenForAnswers);
-        let statement = ChannelInput::Statement { is_answer, state: node::state(statement.epochs) };
+        if let Some(statement) = next {
+            self.pass_on(state, slot, statement);
+        }
+    }
+
+    /// A statement reaches the agent.
+    pub(super) fn pass_on(&self, state: &mut ModelState, slot: usize, statement: ModelStatement) {
+        let heard = state.slots[slot].process().and_then(|process| self.heard(process, statement));
+        let Some(heard) = heard else { return };
+        let is_answer = matches!(heard, ChannelInput::Statement { is_answer: true, .. });
+        state.change_link(slot, |link| link.answered |= is_answer);
         self.change_machine(state, slot, |machine, newest| {
-            machine.happen(statement, newest);
+            machine.happen(heard, newest);
             // While the stream is live, it does not matter when this time is over.
             if is_answer && machine.agent.as_ref().is_some_and(|agent| agent.stream_deadline.is_some()) {
                 machine.end_wait(newest);
@@ -193,7 +190,12 @@ impl System {
     }
 
     /// A report over the stream reaches the leader, which takes it for one of the Pod of this generation.
-    fn hear_report(state: &mut ModelState, slot: usize, (generation, report): (u8, ModelReport), taken_for: u8) {
+    pub(super) fn hear_report(
+        state: &mut ModelState,
+        slot: usize,
+        (generation, report): (u8, ModelReport),
+        taken_for: u8,
+    ) {
         let ModelReport { epoch, progress } = report;
         state.check_report(epoch);
         let (epochs, next) = (state.known(), state.jobset.status.synced + 1);
@@ -220,7 +222,11 @@ impl System {
     /// The leader tells the agents that it knows of newer epochs.
     pub(super) fn broadcast(&self, state: &mut ModelState, epochs: ObservedEpochs) {
         let (synced, deprecated) = state.controller.told;
-        if self.setting.stream == Stream::Absent || epochs.synced <= synced && epochs.deprecated <= deprecated {
+        // A hostile relay says what is stored when it likes.
+        if self.setting.stream == Stream::Absent
+            || state.left.hostile
+            || epochs.synced <= synced && epochs.deprecated <= deprecated
+        {
             return;
         }
         let told = (epochs.synced.max(synced), epochs.deprecated.max(deprecated));
@@ -228,7 +234,7 @@ impl System {
         for slot in 0..state.slots.len() {
             state.change_link(slot, |link| {
                 if link.is_known() {
-                    link.tell(told, false);
+                    link.tell(told, Addressee::Group);
                 }
             });
         }
@@ -298,7 +304,7 @@ impl ModelState {
         }
     }
 
-    fn change_link(&mut self, slot: usize, change: impl FnOnce(&mut Link)) {
+    pub(super) fn change_link(&mut self, slot: usize, change: impl FnOnce(&mut Link)) {
         if self.slots[slot].process().is_none_or(|process| !process.link.up) {
             return;
         }
@@ -311,7 +317,7 @@ impl ModelState {
 }
 
 impl ModelSlot {
-    fn process(&self) -> Option<&ModelAgent> {
+    pub(super) fn process(&self) -> Option<&ModelAgent> {
         self.machine.as_ref()?.agent.as_ref()
     }
 

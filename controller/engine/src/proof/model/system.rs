@@ -8,6 +8,7 @@ use std::sync::Arc;
 use jobset_api::JobSet;
 
 use super::controller::{self, Decided};
+use super::link::Heard;
 use super::node::{Deed, ModelMachine, ModelWorker};
 use super::setting::{Budget, Setting, Stream};
 use super::state::{Going, JobSetObject, ModelController, ModelSlot, ModelState, ModelStatus, Shared};
@@ -20,12 +21,15 @@ pub(super) struct System {
     pub jobset: Arc<JobSet>,
     /// Earlier reconciliations: most states differ in what the controller does not observe.
     pub decided: RefCell<HashMap<u64, Arc<Decided>>>,
+    pub heard: RefCell<Heard>,
 }
 
 /// One thing that can happen in a state.
 pub(super) struct Step<'a> {
     /// What happens. Numbers are places in [`ModelState::slots`], which change from state to state.
     pub what: String,
+    /// Whether it may happen again and again: a hostile relay does it.
+    pub may_recur: bool,
     effect: Box<dyn FnOnce(&mut ModelState) + 'a>,
 }
 
@@ -41,13 +45,17 @@ impl Step<'_> {
 
 /// What can happen in a state, as it is collected.
 #[derive(Default)]
-pub(super) struct Steps<'a>(Vec<Step<'a>>);
+pub(super) struct Steps<'a> {
+    all: Vec<Step<'a>>,
+    /// Whether those that are added may recur.
+    pub may_recur: bool,
+}
 
 impl<'a> Steps<'a> {
     /// This can happen, if it is possible.
     pub(super) fn may(&mut self, possible: bool, what: impl Into<String>, effect: impl FnOnce(&mut ModelState) + 'a) {
         if possible {
-            self.0.push(Step { what: what.into(), effect: Box::new(effect) });
+            self.all.push(Step { what: what.into(), may_recur: self.may_recur, effect: Box::new(effect) });
         }
     }
 
@@ -69,7 +77,7 @@ impl System {
     pub(super) fn new(setting: Setting) -> Self {
         let mut jobset = Arc::new(controller::jobset(&setting));
         edit_jobset(setting.broken, &mut jobset);
-        Self { setting, jobset, decided: RefCell::default() }
+        Self { setting, jobset, decided: RefCell::default(), heard: RefCell::default() }
     }
 
     /// A JobSet whose Pods have just been created, or whose workers all run in the first epoch.
@@ -77,8 +85,9 @@ impl System {
         let job_suspended = false;
         let jobset =
             JobSetObject { status: ModelStatus::default(), suspended: false, job_suspended, history: vec![(0, 0)] };
-        // What a leader that is stopped has seen.
-        let left = Budget { woken: self.setting.left.woken, ..Budget::default() };
+        // What a leader that is stopped has seen, or a hostile relay heard.
+        let Budget { woken, hostile, .. } = self.setting.left;
+        let left = Budget { woken, hostile, ..Budget::default() };
         let controller = ModelController { observed: jobset.shown(), ..ModelController::default() };
         let slots = (0..self.setting.pods).map(|_| Shared::new(ModelSlot::default())).collect();
         let mut state = ModelState { slots, jobset, controller, late: None, left, violation: None };
@@ -89,7 +98,7 @@ impl System {
             let mut steps = Steps::default();
             self.connections(state, &mut steps);
             self.progress(state, &mut steps);
-            steps.0.into_iter().next()
+            steps.all.into_iter().next()
         };
         if !self.setting.from_birth {
             while let Some(step) = next(&state) {
@@ -106,20 +115,23 @@ impl System {
         let mut steps = Steps::default();
         self.progress(state, &mut steps);
         if !state.is_over() {
+            steps.may_recur = state.left.hostile;
             if self.setting.stream != Stream::Alone {
                 self.connections(state, &mut steps);
             }
+            self.hostilities(state, &mut steps);
+            steps.may_recur = false;
             self.faults(state, &mut steps);
             self.faults_of_stream(state, &mut steps);
         }
-        steps.0
+        steps.all
     }
 
     /// Whether nothing is left to happen, unless something goes wrong.
     pub(super) fn rests(&self, state: &ModelState) -> bool {
         let mut steps = Steps::default();
         self.progress(state, &mut steps);
-        steps.0.is_empty()
+        steps.all.is_empty()
     }
 
     /// What can happen without anything going wrong. Each of these changes something.
@@ -133,6 +145,7 @@ impl System {
         for (index, slot) in state.slots.iter().enumerate() {
             self.progress_of_slot(state, index, slot, steps);
         }
+        self.progress_of_hostile(state, steps);
         let controller = &state.controller;
         steps.may(controller.pending.is_some(), "the write of the controller arrives", |state| {
             if let Some(status) = state.controller.pending.take() {

@@ -4,7 +4,9 @@ use rstest::rstest;
 
 use super::explorer::{Counterexample, check};
 use super::setting::{Budget, Faults, Late, Mode, Setting, Stream};
-use crate::proof::Property::{self, Barrier, ExactBudget, NoHang, OneRestartPerIncident, OneWorkerPerEpoch};
+use crate::proof::Property::{
+    self, Barrier, ExactBudget, NoHang, OneRestartPerIncident, OneWorkerPerEpoch, ToldInTime,
+};
 use crate::proof::RuleMutation;
 
 const NO_FAULT: Faults = Faults { worker: false, agent: false, pod: false, eviction: false, loss: false };
@@ -22,8 +24,8 @@ const NOTHING: Budget = Budget {
     breaks: 0,
     late_reports: 0,
     woken: 0,
-    withheld: 0,
     stalls: 0,
+    hostile: false,
 };
 const ONE: Budget = Budget { faults: 1, ..NOTHING };
 const TWO: Budget = Budget { faults: 2, ..NOTHING };
@@ -60,8 +62,8 @@ const ONE_WAKES: Budget = Budget { woken: 1, ..ONE };
 const STALLS: Setting = Setting { left: Budget { stalls: 2, ..NOTHING }, ..TWO_PODS };
 /// The same with supervisors.
 const SUPERVISED_STALLS: Setting = Setting { mode: Mode::Supervisor, ..STALLS };
-/// A relay that withholds what it is to pass on.
-const WITHHELD: Budget = Budget { withheld: 2, ..ONE };
+/// Relays that do what they like with what passes.
+const HOSTILE: Budget = Budget { hostile: true, ..ONE };
 
 #[rstest]
 #[case::workers_fail(THREE)]
@@ -102,7 +104,7 @@ fn properties_hold(#[case] setting: Setting) {
 #[rstest]
 #[case::workers_fail(STREAM)]
 #[case::connections_break(Setting { left: ONE_BREAK, ..STREAM })]
-#[case::relay_withholds(Setting { left: WITHHELD, ..STREAM })]
+#[case::hostile_relays(Setting { left: HOSTILE, ..STREAM })]
 #[case::agents_restart_alone(Setting { faults: AGENT, ..STREAM })]
 #[case::pods_are_replaced(Setting { faults: REPLACED, left: Budget { late_reports: 1, ..ONE }, ..STREAM })]
 #[case::a_start(Setting { from_birth: true, left: NOTHING, ..STREAM })]
@@ -110,7 +112,10 @@ fn properties_hold(#[case] setting: Setting) {
 #[case::supervised_workers_fail(Setting { left: TWO, ..SUPERVISED_STREAM })]
 #[case::supervised_connections_break(Setting { left: ONE_BREAK, ..SUPERVISED_STREAM })]
 #[case::supervised_reports_get_lost(Setting { left: Budget { reports: 1, ..ONE_BREAK }, ..SUPERVISED_STREAM })]
-#[case::supervised_relay_withholds(Setting { left: WITHHELD, ..SUPERVISED_STREAM })]
+#[case::supervised_hostile_relays(Setting { left: HOSTILE, ..SUPERVISED_STREAM })]
+#[case::hostile_relays_and_agents_alone(Setting { left: HOSTILE, faults: AGENT, ..STREAM })]
+#[case::supervised_hostile_relays_and_replacement(Setting { left: HOSTILE, faults: REPLACED, ..SUPERVISED_STREAM })]
+#[case::supervised_hostile_relays_and_failover(Setting { late: WRITES, left: Budget { crashes: 1, ..HOSTILE }, ..SUPERVISED_STREAM })]
 #[case::supervised_leader_wakes(Setting { left: ONE_WAKES, ..SUPERVISED_STREAM })]
 #[case::supervised_failover(Setting { late: WRITES, left: Budget { crashes: 1, ..ONE }, ..SUPERVISED_STREAM })]
 #[case::supervisors_restart(Setting { stream: Stream::Late, faults: AGENT, ..SUPERVISED_STREAM })]
@@ -144,6 +149,11 @@ fn properties_hold_with_stalls(#[case] setting: Setting) {
 #[case::failover(Setting { late: WRITES, left: Budget { crashes: 1, ..ONE }, ..STREAM })]
 #[case::suspensions(Setting { left: Budget { suspensions: 1, late_reports: 1, ..NOTHING }, ..STREAM })]
 #[case::late_watches(Setting { late: WATCHES, ..STREAM })]
+#[case::supervised_hostile_relays_and_everything_late(Setting { late: ALL, left: HOSTILE, ..SUPERVISED_STREAM })]
+#[case::hostile_relays_and_two_failures(Setting { left: Budget { faults: 2, ..HOSTILE }, ..STREAM })]
+#[case::hostile_relays_and_late_leader(Setting { stream: Stream::Late, left: HOSTILE, ..STREAM })]
+#[case::hostile_relays_and_replacement(Setting { left: HOSTILE, faults: REPLACED, ..STREAM })]
+#[case::hostile_relays_and_suspensions(Setting { left: Budget { suspensions: 1, hostile: true, ..NOTHING }, ..STREAM })]
 #[case::supervised_connections_break_and_leader_wakes(Setting { left: Budget { woken: 1, ..ONE_BREAK }, ..SUPERVISED_STREAM })]
 #[case::supervised_connections_break_and_failover(Setting { late: WRITES, left: Budget { crashes: 1, ..ONE_BREAK }, ..SUPERVISED_STREAM })]
 #[case::supervisors_restart(Setting { faults: AGENT, left: Budget { late_reports: 1, ..TWO }, ..SUPERVISED_STREAM })]
@@ -161,9 +171,11 @@ fn properties_hold_with_the_stream_at_large(#[case] setting: Setting) {
 #[case::broadcasts_taken_for_answers(RuleMutation::BroadcastsTakenForAnswers, Setting { stream: Stream::Late, faults: AGENT, left: ONE_WAKES, ..SUPERVISED_STREAM }, OneWorkerPerEpoch)]
 #[case::lift_sent_before_write(RuleMutation::LiftSentBeforeWrite, Setting { late: WRITES, left: Budget { crashes: 1, ..ONE }, ..SUPERVISED_STREAM }, Barrier)]
 #[case::report_of_replaced_pod(RuleMutation::ReportOfReplacedPodCounts, Setting { faults: Faults { loss: true, ..WORKER }, left: Budget { late_reports: 1, ..TWO }, ..SUPERVISED_STREAM }, Barrier)]
-#[case::life_of_others_counts(RuleMutation::LifeOfOthersCounts, Setting { left: WITHHELD, ..SUPERVISED_STREAM }, NoHang)]
-#[case::states_not_repeated(RuleMutation::StatesNotRepeated, Setting { left: WITHHELD, ..SUPERVISED_STREAM }, NoHang)]
-#[case::annotation_left_to_the_stream(RuleMutation::AnnotationLeftToTheStream, Setting { left: WITHHELD, ..SUPERVISED_STREAM }, NoHang)]
+#[case::life_of_others_counts(RuleMutation::LifeOfOthersCounts, Setting { left: HOSTILE, ..SUPERVISED_STREAM }, ToldInTime)]
+#[case::states_not_repeated(RuleMutation::StatesNotRepeated, Setting { left: HOSTILE, ..SUPERVISED_STREAM }, ToldInTime)]
+#[case::answers_to_others_taken(RuleMutation::AnswersToOthersTaken, Setting { left: HOSTILE, faults: AGENT, ..SUPERVISED_STREAM }, OneWorkerPerEpoch)]
+#[case::old_statements_taken(RuleMutation::OldStatementsTaken, Setting { left: HOSTILE, ..SUPERVISED_STREAM }, Barrier)]
+#[case::annotation_left_to_the_stream(RuleMutation::AnnotationLeftToTheStream, Setting { left: HOSTILE, ..SUPERVISED_STREAM }, NoHang)]
 #[case::reports_of_hellos_are_new(RuleMutation::ReportsOfHellosAreNew, Setting { left: ONE_BREAK, ..SUPERVISED_STREAM }, OneRestartPerIncident)]
 #[case::fall_back_reports_older_epoch(RuleMutation::FallBackReportsOlderEpoch, Setting { left: ONE_BREAK, ..SUPERVISED_STREAM }, NoHang)]
 #[case::writes_overtake_each_other(RuleMutation::WritesOvertakeEachOther, Setting { left: TWO, ..SUPERVISED_STREAM }, NoHang)]

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 
 use fastrand::Rng;
 use jobset_agent::channels::ChannelInput;
-use jobset_stream::message::{GroupState, Report, Statement};
+use jobset_stream::message::{AgentEvent, GroupState, Nonce, Report, Statement};
 
-use super::cluster::SimulatedCluster;
+use super::cluster::{BEGINNING, SimulatedCluster};
 use super::relays::StreamNetwork;
 use super::scenario::UID;
 use crate::proof::{CheckResult, Property, RuleMutation, ensure};
@@ -14,11 +14,11 @@ use crate::{Now, RelayMessage};
 
 /// One in so many lives has hostile relays.
 const HOSTILE: u8 = 3;
-/// Most statements and reports that a relay keeps to repeat them.
+/// Most statements, reports and events that relays keep to repeat them.
 const MOST_KEPT: usize = 64;
 /// Longest time in milliseconds for which an agent may not know what is stored: twice the silence that it accepts, the watch that
 /// follows, and what the steps of the simulation add.
-const TOLD: i64 = 60_000;
+const TOLD: i64 = 40_000;
 
 /// What a relay does to one of its agents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +29,8 @@ pub(super) enum Mood {
     Withholds,
     /// The leader never hears of the agent.
     Silent,
+    /// It withholds, and repeats what the leader has said before.
+    Repeats,
     /// It drops, keeps, reorders and repeats whatever passes, as chance has it.
     Erratic,
 }
@@ -41,13 +43,15 @@ pub(super) struct Hostility {
     /// Statements that passed, or should have.
     kept: Vec<Statement>,
     reports: Vec<(u64, Report)>,
+    /// What leaders were told.
+    events: Vec<AgentEvent>,
     broken: Option<RuleMutation>,
 }
 
 impl Hostility {
     pub(super) fn new(seed: u64) -> Self {
         let rng = Rng::with_seed(seed.rotate_left(16));
-        Self { rng, relays: Vec::new(), kept: Vec::new(), reports: Vec::new(), broken: None }
+        Self { rng, relays: Vec::new(), kept: Vec::new(), reports: Vec::new(), events: Vec::new(), broken: None }
     }
 
     /// Which relays are hostile: none, one or both.
@@ -71,19 +75,20 @@ impl Hostility {
         if !self.relays.contains(&relay) {
             return Mood::Honest;
         }
-        [Mood::Honest, Mood::Withholds, Mood::Withholds, Mood::Silent, Mood::Erratic, Mood::Erratic]
-            [self.rng.usize(..6)]
+        [Mood::Honest, Mood::Withholds, Mood::Repeats, Mood::Silent, Mood::Erratic, Mood::Erratic][self.rng.usize(..6)]
     }
 
     /// Adds to what is on its way to an agent, as the relay has it.
     pub(super) fn pass(&mut self, mood: Mood, statement: Statement, to: &mut VecDeque<Statement>) {
-        if self.is_on() && self.kept.len() < MOST_KEPT {
-            self.kept.push(statement.clone());
+        if self.is_on() {
+            keep(&mut self.rng, &mut self.kept, statement.clone());
         }
         match mood {
             Mood::Honest => to.push_back(statement),
-            Mood::Withholds if statement.nonce.is_some() || statement.group.is_none() => to.push_back(statement),
-            Mood::Withholds | Mood::Silent => {}
+            Mood::Withholds | Mood::Repeats if statement.nonce.is_some() || statement.group.is_none() => {
+                to.push_back(statement);
+            }
+            Mood::Withholds | Mood::Repeats | Mood::Silent => {}
             Mood::Erratic => match self.rng.u8(..6) {
                 0 | 1 => {}
                 2 => to.insert(self.rng.usize(..=to.len()), statement),
@@ -96,25 +101,35 @@ impl Hostility {
         }
     }
 
-    /// What a relay may show an agent beside: an old statement, or one that the leader has made just now for another JobSet.
+    /// What a relay may show an agent beside: an old statement, also of a time when the JobSet did not restart in place, or one that the
+    /// leader has made just now for another JobSet.
     fn inject(&mut self, mood: Mood, now: Now) -> Option<Statement> {
-        if mood == Mood::Honest || self.rng.u8(..3) != 0 {
+        let turns = if mood == Mood::Repeats { 2 } else { 3 };
+        if mood == Mood::Honest || self.rng.u8(..turns) != 0 {
             return None;
         }
-        if self.rng.bool() && !self.kept.is_empty() {
-            return Some(self.kept[self.rng.usize(..self.kept.len())].clone());
+        let state = |uid: &str, epoch, bypass| {
+            let uid = uid.to_owned();
+            GroupState { uid, synced: epoch, deprecated: epoch, failed: false, bypass, pods: 2, pause: None }
+        };
+        match self.rng.u8(..8) {
+            0 => Some(Statement::broadcast(BEGINNING * 1_000 - 1, state(UID, 0, true))),
+            1..=3 if mood != Mood::Repeats => {
+                Some(Statement::broadcast(now.time.as_millisecond(), state("uid-of-another", 1_000, false)))
+            }
+            _ => {
+                let is_answer = self.rng.bool();
+                let kept: Vec<_> = self.kept.iter().filter(|it| !is_answer || it.nonce.is_some()).collect();
+                (!kept.is_empty()).then(|| kept[self.rng.usize(..kept.len())].clone())
+            }
         }
-        let (uid, epoch) = ("uid-of-another".to_owned(), 1_000);
-        let state =
-            GroupState { uid, synced: epoch, deprecated: epoch, failed: false, bypass: false, pods: 2, pause: None };
-        Some(Statement::broadcast(now.time.as_millisecond(), state))
     }
 
     /// Whether the relay swallows a report.
     pub(super) fn swallows(&mut self, mood: Mood) -> bool {
         match mood {
             Mood::Honest => false,
-            Mood::Withholds | Mood::Silent => true,
+            Mood::Withholds | Mood::Repeats | Mood::Silent => true,
             Mood::Erratic => self.rng.bool(),
         }
     }
@@ -124,14 +139,26 @@ impl Hostility {
         if mood == Mood::Honest {
             return report;
         }
-        if self.reports.len() < MOST_KEPT {
-            self.reports.push((agent, report.clone()));
-        }
+        keep(&mut self.rng, &mut self.reports, (agent, report.clone()));
         let old: Vec<&Report> = self.reports.iter().filter(|(of, _)| *of == agent).map(|(_, report)| report).collect();
         match old.len() {
             0 => report,
             count => old[self.rng.usize(..count)].clone(),
         }
+    }
+
+    /// The relay keeps what it tells the leader.
+    pub(super) fn note_event(&mut self, relay: usize, event: &AgentEvent) {
+        if self.relays.contains(&relay) {
+            keep(&mut self.rng, &mut self.events, event.clone());
+        }
+    }
+
+    /// What the relay tells the leader once more, if it does: the hello of an agent that has gone, the end of a connection that lives, or
+    /// an old report, of its own agents or of those of another hostile relay.
+    pub(super) fn repeat_event(&mut self, relay: usize) -> Option<AgentEvent> {
+        let repeats = self.relays.contains(&relay) && !self.events.is_empty() && self.rng.u8(..4) == 0;
+        repeats.then(|| self.events[self.rng.usize(..self.events.len())].clone())
     }
 
     /// What the leader says: broken, it speaks as one of the release before, which repeated nothing.
@@ -148,20 +175,39 @@ impl Hostility {
     }
 }
 
+/// Keeps what passes. Where there is too much, it takes the place of any other: old and new ones stay.
+fn keep<T>(rng: &mut Rng, kept: &mut Vec<T>, passed: T) {
+    if kept.len() < MOST_KEPT {
+        kept.push(passed);
+    } else {
+        kept[rng.usize(..MOST_KEPT)] = passed;
+    }
+}
+
+/// What an agent that is broken takes a statement for.
+fn mistake(broken: Option<RuleMutation>, mut statement: Statement, nonce: &Nonce, now: Now) -> Statement {
+    let is_own = statement.group.as_ref().is_none_or(|group| group.uid == UID);
+    statement.repeats &= broken != Some(RuleMutation::LifeOfOthersCounts);
+    match broken {
+        // For a sign of life of a leader that repeats nothing.
+        Some(RuleMutation::LifeOfOthersCounts) if !is_own => Statement { nonce: None, group: None, ..statement },
+        Some(RuleMutation::AnswersToOthersTaken) if statement.nonce.is_some() => {
+            Statement { nonce: Some(nonce.clone()), ..statement }
+        }
+        Some(RuleMutation::OldStatementsTaken) => Statement { time: now.time.as_millisecond(), ..statement },
+        _ => statement,
+    }
+}
+
 impl StreamNetwork {
     /// The next statement that an agent hears on this connection, and whether the relay has been silent about its JobSet for too long.
     pub(super) fn hear(&mut self, number: u64, now: Now) -> (Option<ChannelInput>, bool) {
         let Some(mood) = self.link(Some(number)).map(|link| link.mood) else { return (None, false) };
-        let takes_others = self.hostility.broken == Some(RuleMutation::LifeOfOthersCounts);
-        let injected = self.hostility.inject(mood, now);
+        let (broken, injected) = (self.hostility.broken, self.hostility.inject(mood, now));
         let Some(link) = self.link(Some(number)) else { return (None, false) };
         link.statements.extend(injected);
-        while let Some(mut statement) = link.statements.pop_front() {
-            // Broken: it counts as a sign of life of a leader that repeats nothing.
-            if takes_others && statement.group.as_ref().is_some_and(|group| group.uid != UID) {
-                statement = Statement { nonce: None, group: None, ..statement };
-            }
-            statement.repeats &= !takes_others;
+        while let Some(statement) = link.statements.pop_front() {
+            let statement = mistake(broken, statement, &link.nonce, now);
             if let Some(heard) = link.liveness.hear(statement, now.instant) {
                 return (Some(heard), false);
             }

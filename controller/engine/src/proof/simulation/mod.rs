@@ -37,7 +37,8 @@
 //!   connections break, relays restart or lose the leader, nobody reaches them, the leader does not read for a while, and one that
 //!   was stopped wakes and says what it had to say, also just when an agent is born ([`relays`], [`streams`]).
 //! - In a third of those, relays are hostile, for ever: they withhold what is about the JobSet and pass on what is not, drop, keep
-//!   back, reorder and repeat statements, swallow and repeat reports, and hide agents from the leader ([`hostile`]).
+//!   back, reorder and repeat statements, swallow and repeat reports, hide agents from the leader, and tell it of agents that have gone
+//!   and of ends of connections that live ([`hostile`]).
 //! - A Job fails by its deadline, its backoffLimit or its podFailurePolicy.
 //! - In a quarter of the lives, Jobs have a success policy: workers exit 0, and others of their Job fail before, with or after
 //!   them. The Job controller says later that the policy is met ([`successes`]).

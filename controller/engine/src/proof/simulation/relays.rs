@@ -60,7 +60,7 @@ pub(super) struct SimulatedLink {
     /// What its relay does to it.
     pub mood: Mood,
     pub liveness: Liveness,
-    nonce: Nonce,
+    pub nonce: Nonce,
     pod: PodRef,
     /// The container of the agent.
     pub container: u32,
@@ -130,9 +130,17 @@ impl StreamNetwork {
 
     /// The relay tells the leader of its agents, if it has one.
     fn tell_leader(&mut self, relay: usize, event: AgentEvent) {
+        self.hostility.note_event(relay, &event);
         let relay = &mut self.relays[relay];
         if relay.leader.is_some() {
             relay.feed.push_back(event);
+        }
+    }
+
+    /// Hostile relays tell the leader of what is over.
+    pub(super) fn repeat_events(&mut self) {
+        for (number, relay) in self.relays.iter_mut().enumerate().filter(|(_, relay)| relay.leader.is_some()) {
+            relay.feed.extend(self.hostility.repeat_event(number));
         }
     }
 
@@ -206,8 +214,7 @@ impl StreamNetwork {
         for (of, shown) in reads {
             outputs.extend(shown.into_iter().flat_map(|shown| desk.read(&of, ReadOutcome::Found(shown), now.instant)));
         }
-        // It is older than all that others have said.
-        let statement = Statement::broadcast(0, stored.state);
+        let statement = Statement::broadcast(now.time.as_millisecond(), stored.state);
         let message = RelayMessage::Group { key: key().clone().into(), statement, is_repeated: false };
         for relay in &mut self.relays {
             let Some(former) = relay.former.take() else { continue };
@@ -307,7 +314,7 @@ impl StreamNetwork {
         let is_answer = statement.nonce.as_ref() == Some(&link.nonce);
         self.hostility.pass(link.mood, statement, &mut link.statements);
         // The leader knows of no agent of the relay, and sends it signs of life.
-        if is_answer && link.mood == Mood::Withholds {
+        if is_answer && matches!(link.mood, Mood::Withholds | Mood::Repeats) {
             self.tell_leader(relay, AgentEvent { agent, event: AgentEventKind::Gone });
         }
     }

@@ -35,6 +35,7 @@ impl SimulatedCluster {
         if !self.network.is_on {
             return Ok(());
         }
+        self.network.repeat_events();
         for _ in 0..self.network.rng.usize(..=STEPS) {
             self.move_stream()?;
         }
@@ -80,6 +81,7 @@ impl SimulatedCluster {
     /// Everything that happens on the stream by itself.
     pub(super) fn settle_stream(&mut self) -> CheckResult {
         self.network.end_stalls();
+        self.network.repeat_events();
         while self.network.is_on && self.move_stream()? {}
         Ok(())
     }
