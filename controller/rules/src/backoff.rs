@@ -112,14 +112,15 @@ fn wait(reconciliation: &mut Reconciliation<'_>, failures: i32, began: Timestamp
     let backoff = reconciliation.observed.jobset.spec.restart_backoff();
     let wait = backoff.wait(failures, strategy).min(reconciliation.settings.longest_restart_backoff);
     let Some(until) = began.checked_add(seconds(wait)).ok().filter(|_| !wait.is_zero()) else { return };
-    let MicroTime(until) = micro_time(until);
+    // Strategies wait differently, and a wait that is under way does not get shorter.
+    let MicroTime(until) = micro_time(until.max(waits_until(reconciliation).unwrap_or(until)));
     reconciliation.status.barrier_until = Some(MicroTime(until));
     let message = format!(
         "the group has failed {failures} times in a row, each time less than {} s after its workers began to run; restart {} \
          waits {} s, until {until:.3}",
         backoff.stable.as_secs(),
         reconciliation.status.group_restarts,
-        wait.as_secs(),
+        until.duration_since(began).as_secs(),
     );
     reconciliation.set_condition(conditions::RESTART_BACKOFF, conditions::KEEPS_FAILING, &message);
     if is_announced(reconciliation) {

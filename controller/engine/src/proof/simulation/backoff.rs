@@ -69,8 +69,8 @@ impl SimulatedCluster {
         let wait = backoff.wait(in_a_row, last.strategy);
         let expected = started.checked_add(wait).ok().filter(|_| !wait.is_zero());
         let until = after.barrier_until.as_ref().map(|MicroTime(until)| *until);
-        // A restart that no worker has failed in leaves the wait of an earlier one as it is.
-        let is_kept = (in_a_row == 0 || is_loss) && after.barrier_until == before.barrier_until;
+        // A restart that no worker has failed in leaves the wait of an earlier one as it is, and so does one that waits for less time.
+        let is_kept = (in_a_row == 0 || is_loss || until > expected) && after.barrier_until == before.barrier_until;
         ensure(until == expected || is_kept || after.is_finished(), Property::Backoff, || {
             format!(
                 "restart {} is number {in_a_row} in a row, and waits until {until:?}, not {expected:?}",
