@@ -1,7 +1,7 @@
 //! The ledger: each moment of a JobSet's life is in one bucket, and `status.ledger` keeps the sums.
 //!
-//! It is written with other changes of the status, and is never a reason to write. Between two writes, time belongs to the bucket of
-//! the first one. The sums and the time since the last write are the life of the JobSet, whichever leader wrote them.
+//! It is written with other changes of the status. Between two writes, time belongs to the bucket of the first one. It is a reason to write
+//! only where a suspension begins or ends, which may last for days, and nothing else tells of that: the JobSet was resumed for a moment. The sums and the time since the last write are the life of the JobSet, whichever leader wrote them.
 
 use jobset_api::{
     JobSetStatus, LaterFields, Ledger, LedgerAddition, LedgerBucket, LedgerTimes, ReplicatedJob, StartupPolicyOrder,
@@ -13,6 +13,16 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::reconciliation::{Current, Reconciliation};
 use crate::{backoff, members};
+
+/// Whether the stored ledger has a suspension that is over, or lacks one, and no change of a Job will lead to a write.
+pub(super) fn is_outdated(reconciliation: &Reconciliation<'_>) -> bool {
+    let jobset = reconciliation.observed.jobset;
+    let stored = jobset.status.as_ref().filter(|_| jobset.is_managed_here());
+    let ledger = stored.and_then(|status| status.ledger.as_ref()).filter(|it| it.bucket != LedgerBucket::Finished);
+    let is_at_rest = reconciliation.actions.is_empty();
+    ledger
+        .is_some_and(|ledger| is_at_rest && (ledger.bucket == LedgerBucket::Suspended) != reconciliation.is_suspended())
+}
 
 /// Brings the ledger up to date, in a status that will be written.
 pub(super) fn keep(reconciliation: &mut Reconciliation<'_>) {

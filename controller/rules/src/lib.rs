@@ -149,7 +149,7 @@ pub fn plan(observed: &Observed<'_>, settings: &Settings, now: &Time) -> Plan {
     // A rule that breaks has already written its result to the plan.
     let _ = rules(&mut reconciliation);
     agent_stream::report(&mut reconciliation);
-    if reconciliation.changes_status() {
+    if reconciliation.changes_status() || ledger::is_outdated(&reconciliation) {
         progress::keep(&mut reconciliation);
         ledger::keep(&mut reconciliation);
     }
