@@ -89,8 +89,8 @@ pub(super) fn wrong(observed: &Observed<'_>, plan: &Plan, ends: &[TrueEnd]) -> O
         let ended =
             |pod: &PodView| ends.iter().filter(of_epoch).filter(|end| end.uid == pod.uid).map(|end| end.at).max();
         let is_elsewhere = |pod: &&PodView| pod.node.as_deref() != Some(&*strike.node);
-        let shown = pods().filter(is_elsewhere).filter(|pod| shows_failure(pod, epoch));
-        if let Some((pod, at)) = shown.filter_map(|pod| Some((pod, ended(pod)?))).find(|(_, at)| *at < own) {
+        let ended = pods().filter(is_elsewhere).filter_map(|pod| Some((pod, ended(pod)?)));
+        if let Some((pod, at)) = ended.filter(|(pod, at)| shows_failure(pod, epoch, *at)).find(|(_, at)| *at < own) {
             let what = if lifts { "the next epoch begins with" } else { "the plan makes" };
             return Some(format!("{what} {strike:?} of {own}, and {} has failed at {at}", pod.name));
         }
@@ -104,11 +104,14 @@ fn is_about(strike: &NodeStrike, at: i64) -> bool {
     (strike.time.0.as_millisecond() - BEGINNING * 1_000 - at).abs() < 60_000
 }
 
-/// Whether the Pod shows that its worker has failed in this epoch.
-fn shows_failure(pod: &PodView, epoch: i32) -> bool {
+/// Whether the Pod shows that its worker has failed in this epoch, at this time. The status of one whose supervisor has failed since shows
+/// that.
+fn shows_failure(pod: &PodView, epoch: i32, at: i64) -> bool {
     let status = pod.failure.as_ref().filter(|_| pod.epoch.number() == Some(epoch));
     let exit = status.and_then(|failure| failure.exit.as_ref());
-    let is_failure = exit.is_some_and(|exit| exit.code != 0 && !OF_ASKED.contains(&exit.code));
+    let is_its = |finished: Timestamp| (BEGINNING * 1_000 + at - finished.as_millisecond()).abs() < 1_000;
+    let is_failure = exit
+        .is_some_and(|exit| exit.code != 0 && !OF_ASKED.contains(&exit.code) && exit.finished_at.is_some_and(is_its));
     let is_reported = pod.worker_exit.as_ref().is_some_and(|reported| reported.epoch == epoch);
     pod.deleted_at.is_none() && !pod.is_disrupted() && (is_failure || is_reported)
 }

@@ -105,13 +105,16 @@ impl SimulatedCluster {
         self.show_node(&node);
     }
 
-    /// A node where the scheduler puts a new Pod: the given one, unless it is cordoned.
+    /// A node where the scheduler puts a new Pod: the given one, unless it is cordoned. There are others that nobody avoids.
     pub(super) fn beside_cordons(&self, node: String) -> String {
         if !self.cordons.cordoned.contains_key(&node) {
             return node;
         }
-        let others = (0..).map(|number| format!("{node}-{number}"));
-        others.into_iter().find(|other| !self.cordons.cordoned.contains_key(other)).unwrap_or(node)
+        let avoided = self.api.status().avoided_nodes;
+        let is_free = |node: &String| {
+            !self.cordons.cordoned.contains_key(node) && avoided.iter().all(|avoided| avoided.node != *node)
+        };
+        (0..).map(|number| format!("{node}-{number}")).find(is_free).unwrap_or(node)
     }
 
     /// The control plane notices that a node is dead, where it leaves its Pods to the controller.
