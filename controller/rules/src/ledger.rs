@@ -1,7 +1,8 @@
 //! The ledger: each moment of a JobSet's life is in one bucket, and `status.ledger` keeps the sums.
 //!
-//! It is written with other changes of the status. Between two writes, time belongs to the bucket of the first one. It is a reason to write
-//! only where a suspension begins or ends, which may last for days, and nothing else tells of that: the JobSet was resumed for a moment. The sums and the time since the last write are the life of the JobSet, whichever leader wrote them.
+//! It is written with other changes of the status. Between two writes, time belongs to the bucket of the first one. It is a reason to
+//! write only where a suspension begins or ends, which may last for days, and nothing else tells of that: the JobSet was resumed for a
+//! moment. The sums and the time since the last write are the life of the JobSet, whichever leader wrote them.
 
 use jobset_api::{
     JobSetStatus, LaterFields, Ledger, LedgerAddition, LedgerBucket, LedgerTimes, ReplicatedJob, StartupPolicyOrder,
