@@ -34,7 +34,7 @@ SHIPPED := env JOBSET_BUILD=shipped
 # Notes what each step took: `--start`, `NAME COMMAND...`, `--print`.
 STOPWATCH := e2e/stopwatch
 # Tests on clusters wait for most of their time, so how many run at once does not depend on the cores.
-# Of them, as many work at once as e2e/tests/kubelet/seat.rs has seats: the others wait for a cluster that one test has alone.
+# Of them, as many work at once as e2e/tests/seat.rs has seats: the others wait for a cluster that one test has alone.
 TESTS_ON_KUBELETS := 24
 TESTS_ON_CONTROL_PLANES := 6
 # What failed among the tests that run side by side, whose output is mixed, once more at the end.

@@ -4,6 +4,8 @@
 use anyhow::Result;
 use jobset_e2e::conformance::{Subject, Suite, judge};
 
+use crate::seat::take_seat;
+
 /// Ten of the controller's cases, by a part of their name: one for each kind of behaviour that clients observe.
 const CONTROLLER: [&str; 10] = [
     "jobset should succeed after all jobs succeed",
@@ -29,6 +31,7 @@ async fn controller_suite_ten_cases_pass() -> Result<()> {
 }
 
 async fn assert_passes(suite: Suite, cases: &[&str]) -> Result<()> {
+    take_seat().await?;
     let score = judge(Subject::Ours, suite, cases).await?;
     assert!(score.failures().is_empty(), "{:#?}", score.failures());
     assert!(score.total() >= cases.len().max(1), "{} cases ran", score.total());

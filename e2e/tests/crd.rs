@@ -12,12 +12,14 @@ use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 use crate::objects::create_strict;
+use crate::seat::take_seat;
 
 const LIMIT: Duration = Duration::from_mins(2);
 const EVERYTHING: &str = include_str!("../manifests/everything.yaml");
 
 /// The control plane of these tests, with the CRD.
 async fn shared() -> Result<&'static ControlPlane> {
+    take_seat().await?;
     static SHARED: OnceCell<Result<ControlPlane, String>> = OnceCell::const_new();
     let start = || async {
         let plane = ControlPlane::start().await.map_err(|error| format!("{error:#}"))?;

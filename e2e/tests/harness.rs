@@ -14,8 +14,8 @@ use kube::api::{Api, ListParams};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::kubelet::seat::take_seat;
 use crate::objects::{create, running, shell};
+use crate::seat::take_seat;
 
 const LIMIT: Duration = Duration::from_mins(2);
 

@@ -12,6 +12,7 @@ mod harness;
 mod kubelet;
 mod objects;
 mod readme;
+mod seat;
 mod seeds;
 mod takeover;
 mod training;

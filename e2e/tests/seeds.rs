@@ -8,6 +8,7 @@ use jobset_harness::{ControlPlane, install, paths};
 use serde_json::Value;
 
 use crate::objects::create_strict;
+use crate::seat::take_seat;
 
 /// Every story of KEP-262 and KEP-467 that has a manifest.
 const SEEDS: [&str; 9] = [
@@ -58,6 +59,7 @@ async fn manifest_applied_is_stored_as_written() -> Result<()> {
     let examples = manifests("examples")?;
     assert_eq!(examples.len(), 13);
 
+    take_seat().await?;
     let plane = ControlPlane::start().await?;
     install::crd(&plane).await?;
     for (name, manifest) in seeds.into_iter().chain(features).chain(examples) {

@@ -10,6 +10,8 @@ use rstest::rstest;
 use serde_json::Value;
 use tokio::fs;
 
+use crate::seat::take_seat;
+
 pub(super) const NAMESPACE: &str = "jobset-system";
 
 /// The release of cert-manager whose schemas its objects have to be of.
@@ -103,6 +105,7 @@ async fn rendered(chart: &Chart, name: &str, args: &[&str]) -> Result<String> {
 #[case::cert_manager("cert-manager", "cert-manager")]
 #[tokio::test]
 async fn chart_and_kustomization_are_the_same_objects(#[case] folder: &str, #[case] source: &str) -> Result<()> {
+    take_seat().await?;
     let plane = ControlPlane::start().await?;
     let source = format!("certificates.source={source}");
     let mut kustomized = kustomization(&plane, folder).await?;

@@ -7,7 +7,7 @@ use clap::ValueEnum as _;
 use jobset_chaos::{Fault, Mode, NODES, Options};
 use jobset_harness::Cluster;
 
-use super::seat::take_seat;
+use crate::seat::take_seat;
 
 /// Always the same faults in the same order. `make chaos` takes others each time.
 const SEED: u64 = 467;

@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 
 use super::binaries;
+use crate::seat::take_seat;
 
 /// The demo, with one failure of each group, as somebody runs it whose kubectl is at this cluster.
 fn demo(handle: &Handle, args: &[&str]) -> Result<Command> {
@@ -43,6 +44,7 @@ async fn stages(handle: &Handle) -> Result<Vec<String>> {
 
 #[tokio::test]
 async fn demo_in_foreign_cluster_installs_product_and_removes_its_namespace() -> Result<()> {
+    take_seat().await?;
     let cluster = Cluster::start(2).await?;
     install::load_images(&cluster, binaries().await?).await?;
     let results = tempfile::tempdir()?;
@@ -105,6 +107,7 @@ async fn log_of_pod_unknown_to_kubelet_is_read_later(cluster: &Cluster) -> Resul
 #[tokio::test]
 async fn demo_in_unfit_cluster_names_what_is_missing() -> Result<()> {
     let gate = "--feature-gates=RestartAllContainersOnContainerExits=false";
+    take_seat().await?;
     let plane = ControlPlane::builder().api_server_arg(gate).control_plane().await?;
     let output = demo(&plane, &[])?.output().await?;
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));

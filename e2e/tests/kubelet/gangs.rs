@@ -15,8 +15,8 @@ use kube::api::{EvictParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
-use super::seat::take_seat;
 use super::shared::{assert_in_place, assert_replaced, binaries};
+use crate::seat::take_seat;
 
 /// What the API server, the Job controller and the scheduler need.
 const GATES: &str = "--feature-gates=GenericWorkload=true,WorkloadWithJob=true";

@@ -4,9 +4,9 @@ use anyhow::Result;
 use jobset_harness::cluster::Cluster;
 use jobset_harness::install::install;
 
-use super::seat::take_seat;
 use super::shared::binaries;
 use super::stream::Groups;
+use crate::seat::take_seat;
 
 #[tokio::test]
 async fn groups_restart_over_stream_in_cluster_of_ipv6_alone() -> Result<()> {

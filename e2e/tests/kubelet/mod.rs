@@ -23,7 +23,6 @@ mod nodes;
 mod policies;
 mod progress;
 mod restart;
-pub(crate) mod seat;
 pub(crate) mod shared;
 mod skew;
 pub(crate) mod stream;

@@ -15,12 +15,14 @@ use serde_json::{Value, json};
 use super::first::read;
 use super::shared::{binaries, run_kubectl_jobset};
 use super::stream::{Groups, reports};
+use crate::seat::take_seat;
 
 /// Restarts of each group.
 const RESTARTS: u64 = 2;
 
 #[tokio::test]
 async fn policies_that_block_relays_are_named_groups_restart_by_watch() -> Result<()> {
+    take_seat().await?;
     let cluster = Cluster::builder().audit_log().cluster(2).await?;
     let client = cluster.client();
     let _enforced = cluster.enforce_network_policies().await?;

@@ -9,7 +9,7 @@ use jobset_harness::workload::Workload;
 use tokio::process::Command;
 use tokio::sync::{Mutex, MutexGuard, OnceCell, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::seat::take_seat;
+use crate::seat::take_seat;
 
 /// Held by those who create JobSets, and alone by the test that takes the admission service away.
 static ADMISSION: RwLock<()> = RwLock::const_new(());

@@ -9,9 +9,9 @@ use jobset_harness::install::{self, NAMESPACE};
 use jobset_harness::programs::{Helm, older_binaries};
 use jobset_harness::progress::progress;
 
-use super::seat::take_seat;
 use super::shared::binaries;
 use super::stream::Groups;
+use crate::seat::take_seat;
 
 /// The tag of older images, and that of images of now.
 const OLDER: &str = "older";

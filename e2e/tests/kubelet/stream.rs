@@ -18,9 +18,9 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use super::seat::take_seat;
 use super::shared::{assert_in_place, binaries};
 use crate::chart::check_network_policies;
+use crate::seat::take_seat;
 
 /// Restarts of each group while the stream lives.
 const RESTARTS: u64 = 3;

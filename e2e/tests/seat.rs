@@ -1,4 +1,5 @@
-//! How many tests work at once. A test that waits until another one leaves its cluster has no seat, so nobody waits for the two.
+//! How many tests work on clusters and control planes at once. A test that waits until another one leaves its cluster has no seat, so
+//! nobody waits for the two.
 
 use std::cell::RefCell;
 
