@@ -19,13 +19,13 @@ const EVERYTHING: &str = include_str!("../manifests/everything.yaml");
 
 /// The control plane of these tests, with the CRD.
 async fn shared() -> Result<&'static ControlPlane> {
-    take_seat().await?;
     static SHARED: OnceCell<Result<ControlPlane, String>> = OnceCell::const_new();
     let start = || async {
         let plane = ControlPlane::start().await.map_err(|error| format!("{error:#}"))?;
         install::crd(&plane).await.map_err(|error| format!("{error:#}"))?;
         Ok(plane)
     };
+    take_seat().await?;
     SHARED.get_or_init(start).await.as_ref().map_err(|error| anyhow!("no control plane: {error}"))
 }
 

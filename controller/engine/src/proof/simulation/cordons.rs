@@ -114,7 +114,8 @@ impl SimulatedCluster {
         let is_free = |node: &String| {
             !self.cordons.cordoned.contains_key(node) && avoided.iter().all(|avoided| avoided.node != *node)
         };
-        (0..).map(|number| format!("{node}-{number}")).find(is_free).unwrap_or(node)
+        let taken = self.cordons.cordoned.len() + avoided.len();
+        (0..=taken).map(|number| format!("{node}-{number}")).find(is_free).unwrap_or(node)
     }
 
     /// The control plane notices that a node is dead, where it leaves its Pods to the controller.
