@@ -43,7 +43,7 @@ const SEEDS: u64 = 16_000;
 #[case::lift_sent_before_write(RuleMutation::LiftSentBeforeWrite, &[Barrier])]
 #[case::reports_of_hellos_are_new(RuleMutation::ReportsOfHellosAreNew, &[OneRestartPerIncident, Barrier])]
 #[case::life_of_others_counts(RuleMutation::LifeOfOthersCounts, &[ToldInTime])]
-#[case::answers_to_others_taken(RuleMutation::AnswersToOthersTaken, &[OneWorkerPerEpoch])]
+#[case::answers_to_others_taken(RuleMutation::AnswersToOthersTaken, &[OneWorkerPerEpoch, ToldInTime])]
 #[case::old_statements_taken(RuleMutation::OldStatementsTaken, &[Barrier, OneWorkerPerEpoch])]
 #[case::states_not_repeated(RuleMutation::StatesNotRepeated, &[ToldInTime])]
 #[case::annotation_left_to_the_stream(RuleMutation::AnnotationLeftToTheStream, &[NoHang, EngineCounts])]
