@@ -85,6 +85,10 @@ impl Hostility {
         }
         match mood {
             Mood::Honest => to.push_back(statement),
+            Mood::Repeats if statement.nonce.is_some() => {
+                to.extend(self.repeat(true));
+                to.push_back(statement);
+            }
             Mood::Withholds | Mood::Repeats if statement.nonce.is_some() || statement.group.is_none() => {
                 to.push_back(statement);
             }
@@ -117,12 +121,14 @@ impl Hostility {
             1..=3 if mood != Mood::Repeats => {
                 Some(Statement::broadcast(now.time.as_millisecond(), state("uid-of-another", 1_000, false)))
             }
-            _ => {
-                let is_answer = self.rng.bool();
-                let kept: Vec<_> = self.kept.iter().filter(|it| !is_answer || it.nonce.is_some()).collect();
-                (!kept.is_empty()).then(|| kept[self.rng.usize(..kept.len())].clone())
-            }
+            number => self.repeat(number == 4),
         }
+    }
+
+    /// What a leader has said before, to an agent alone if `is_answer`.
+    fn repeat(&mut self, is_answer: bool) -> Option<Statement> {
+        let kept: Vec<_> = self.kept.iter().filter(|it| !is_answer || it.nonce.is_some()).collect();
+        (!kept.is_empty()).then(|| kept[self.rng.usize(..kept.len())].clone())
     }
 
     /// Whether the relay swallows a report.
